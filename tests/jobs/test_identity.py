@@ -4,6 +4,7 @@ import stat
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from tokiod.config import load as config
 from tokiod.errors import ConfigError
@@ -96,6 +97,22 @@ def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(t
     assert identities(loaded)._of(NAMED) == first
     (key,) = loaded.archive.private.iterdir()
     assert (stat.S_IMODE(key.stat().st_mode), len(key.read_bytes())) == (0o600, 64)
+
+
+def test_a_key_that_is_made_for_a_job_table_of_another_one_is_reported_once(tmp_path):
+    loaded = configuration(tmp_path, "")
+    loaded.archive.private.mkdir(parents=True)
+    with capture_logs() as logs:
+        identities(loaded)
+        (loaded.archive.jobs / "fs" / "2024-08-08").mkdir(parents=True)
+        identities(loaded)
+        assert logs == []
+        (loaded.archive.private / "jobs.key").unlink()
+        identities(loaded)
+        identities(loaded)
+    (made,) = logs
+    assert (made["event"], made["log_level"]) == ("jobs.key_made", "warning")
+    assert "count twice" in made["reason"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from waiting import wait_for
 
 from tokiod.errors import Refusal
 from tokiod.jobs import table as jobs_table
+from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
 from tokiod.jobs.table import MERGE_WINDOWS, JobTable
@@ -66,13 +67,59 @@ def test_what_is_stored_is_read_back_sorted_by_job_target_and_time(site):
     assert len(read([site.place], DAY + 70, DAY + 86400)) == 4
 
 
-def test_a_window_that_is_stored_twice_is_there_once_with_its_last_rows(site):
+def test_a_window_that_is_stored_twice_is_there_once_with_its_last_counts(site):
     site.store(3)
     once = all_rows(site.place)
     site.store(3)
     assert as_cells(all_rows(site.place)) == as_cells(once)
-    site.store(3, jobs=("9",))
-    assert [one.split(b"\x1f")[0] for one in all_rows(site.place).jobs] == [b"9"]
+    site.store(3, count=50)
+    assert all_rows(site.place).counts["open.samples"].tolist() == [50, 50, 100, 100]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_rows_that_a_later_attempt_at_a_window_lacks_stay(site, is_merged):
+    """A server forgets a job soon after its end, and a process that was restarted has rows of later times alone."""
+    for number in range(3):
+        site.store(number)
+    if is_merged:
+        site.clock.jump(2 * 86400)
+        site.run()
+    assert len(table_files(site.place)) == (1 if is_merged else 3)
+    before = as_cells(all_rows(site.place))
+    for second, jobs in ((40, ("2", "9")), (50, ())):
+        site.table.apply(collected(1, rows(DAY + 60 + second, jobs, **{"open.samples": 8, "close.samples": 1})))
+        assert site.table.commit() == []
+    found = all_rows(site.place)
+    times = {(DAY + 5, DAY + 65, DAY + 125): [b"1", b"2"], (DAY + 100,): [b"2", b"9"]}
+    expected = sorted((job, time) for some, jobs in times.items() for job in jobs for time in some for _target in range(2))
+    assert sorted(zip((key.split(b"\x1f")[0] for key in found.jobs[found.job]), found.columns["time"].tolist(), strict=True)) == expected
+    assert set(found.counts["close.samples"].tolist()) == {0, 1, 2}
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert (len(table_files(site.place)), as_cells(all_rows(site.place))) == (1, as_cells(found))
+    del found.counts["close.samples"]
+    assert set(before) <= set(as_cells(found))
+
+
+def test_rows_with_ids_of_another_key_stay_and_those_whose_users_were_removed_are_replaced(site):
+    """A key that was lost with its directory is made again: jobs that run have other ids then."""
+
+    def store(key, users, count):
+        named = collected(1, rows(DAY + 65, ("1",), **{"open.samples": count}))
+        named = replace(named, tables=[with_ids(named.tables[0])])
+        site.table.apply(JobIdentities(users, key).applied(named))
+        assert site.table.commit() == []
+
+    def with_ids(table):
+        values = dict(zip(table.columns, table.values, strict=True))
+        values["job"] = np.array([job_key("1", "alice", None, "n1", "1:alice:n1")] * len(table), "S")
+        return TableRows(table.table, table.columns, tuple(values.values()))
+
+    store(b"old" * 8, "names", 5)
+    store(b"new" * 8, "names", 6)
+    assert sorted(all_rows(site.place).counts["open.samples"].tolist()) == [5, 5, 6, 6]
+    store(b"new" * 8, "no", 7)
+    assert sorted(all_rows(site.place).counts["open.samples"].tolist()) == [5, 5, 7, 7]
 
 
 def test_a_window_without_a_changed_job_is_stored_too(site):
@@ -94,7 +141,7 @@ def test_windows_are_merged_and_the_rows_stay_the_same(site):
     assert sorted(stored_windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
 
 
-def test_a_window_that_comes_after_its_day_was_merged_replaces_what_was_there(site):
+def test_a_window_that_comes_after_its_day_was_merged_is_added_to_what_was_there(site):
     for number in range(3):
         site.store(number)
     site.clock.jump(2 * 86400)
@@ -102,7 +149,7 @@ def test_a_window_that_comes_after_its_day_was_merged_replaces_what_was_there(si
     assert len(table_files(site.place)) == 1
     site.store(1, jobs=("7",))
     late = as_cells(all_rows(site.place))
-    assert {one[0].split(b"\x1f")[0] for one in late if DAY + 60 <= one[-1] < DAY + 120} == {b"7"}
+    assert {one[0].split(b"\x1f")[0] for one in late if DAY + 60 <= one[-1] < DAY + 120} == {b"1", b"2", b"7"}
     site.run()
     assert len(table_files(site.place)) == 1
     assert as_cells(all_rows(site.place)) == late

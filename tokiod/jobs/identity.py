@@ -83,15 +83,15 @@ def without_users(keys: list[bytes]) -> list[bytes]:
 def identities(config: Config) -> JobIdentities:
     """Return what a site's configuration allows. Raises ConfigError for a missing or short key, TokiodError for one that can't be made."""
     if config.jobs.key_file is None:
-        return JobIdentities(config.jobs.users, _private_key(config.archive.private / "jobs.key"))
+        return JobIdentities(config.jobs.users, _private_key(config.archive.private / "jobs.key", config.archive.jobs))
     key = config.secret(f"file:{config.jobs.key_file}").encode()
     if len(key) < MIN_KEY_BYTES:
         raise ConfigError([f"jobs.key_file: a key of {len(key)} bytes; expected {MIN_KEY_BYTES} or more, as of openssl rand -hex 32"])
     return JobIdentities(config.jobs.users, key)
 
 
-def _private_key(path: Path) -> bytes:
-    """Return the key that only the daemon's user can read, made at the first time."""
+def _private_key(path: Path, table: Path) -> bytes:
+    """Return the key that only the daemon's user can read, made at the first time. table: the directory of the job table."""
     try:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -101,6 +101,11 @@ def _private_key(path: Path) -> bytes:
             file.write(secrets.token_hex(32).encode())
             file.flush()
             os.fsync(file.fileno())
+        if any(table.glob("*/*")):
+            import structlog  # noqa: PLC0415 - the reader alone does not have it, and makes no key
+
+            reason = "another one made the ids that the job table has: jobs that run now count twice, under both"
+            structlog.get_logger().warning("jobs.key_made", path=str(path), reason=reason)
         return path.read_bytes()
     except OSError as error:
         raise TokiodError(f"the key of job ids can't be made: {path}: {error.strerror}") from None

@@ -248,7 +248,7 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         for name in names
     }
     if len(parts) > 1:  # one file is sorted already
-        job = _of_ids(jobs)[job]
+        job = of_ids(jobs)[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
@@ -257,7 +257,7 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
 
 
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.
-def _of_ids(jobs: NDArray[np.bytes_]) -> NDArray[np.int64]:
+def of_ids(jobs: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return the index of the key that stands for each key: the last one with the same hash of the whole id."""
     ids = [key.rpartition(SEPARATOR)[2] for key in jobs.tolist()]
     last = {identity: place for place, identity in enumerate(ids)}

@@ -3,7 +3,8 @@
     ROOT/SYSTEM/YYYY-MM-DD/START-END@SOURCE.jobs   a window; of a file of a watched folder, SOURCE.HASH
     ROOT/SYSTEM/YYYY-MM-DD/START-END.jobs          several windows, merged; of a day that is over, all of them
 
-A window is one file that a rename puts in place: stored twice it is there once, a kill leaves whole windows, and no reader waits.
+A window is one file that a rename puts in place: stored twice it is there once, a kill leaves whole windows, and no reader waits. What a
+server or a node counted at a moment stays true, so no attempt at a window removes a row of an earlier one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from tokiod.job_columns import absent
 from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
-from tokiod.jobs.rows import SUFFIX, directory_of, table_files
+from tokiod.jobs.rows import SUFFIX, directory_of, of_ids, table_files
 from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, write
 from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
@@ -33,13 +34,16 @@ from tokiod.units import NEVER
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tokiod.clock import Clock
     from tokiod.jobs.merge import Rename
     from tokiod.jobs.rows import TableFile
-    from tokiod.window import Calendar
+    from tokiod.jobs.table_file import Source
+    from tokiod.window import Calendar, Window
     from tokiod.window_data import Collected, WindowMeta
 
 log = get_logger()
@@ -113,7 +117,7 @@ class JobTable:
     def apply(self, collected: Collected) -> Applied:
         """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored.
 
-        Rows that an earlier attempt stored stay for targets that this one lacks: a node may have restarted since it sent its row.
+        Rows of earlier attempts that this one lacks stay: since then a server may have forgotten a job, or a node may have restarted.
         """
         meta = collected.meta
         other = [rows.table for rows in collected.tables if rows.table != JOB_TABLE]
@@ -127,8 +131,7 @@ class JobTable:
         path = self._path(meta)
         try:
             self.files.make_directory(path.parent)
-            before = temporary_path(path) if path in self._unsynced else path
-            write_window(temporary_path(path), self.files, meta, with_rows_of(before, rows))
+            write_window(temporary_path(path), self.files, meta, with_rows_of(self._holders(path, meta.window), _source(meta), rows))
         except OSError as error:
             with suppress(OSError):
                 self.files.unlink(temporary_path(path))
@@ -176,6 +179,11 @@ class JobTable:
     def _path(self, meta: WindowMeta) -> Path:
         window, day = meta.window, self.calendar.day(meta.window.start)
         return directory_of(self.root, meta.system, day.date) / f"{window.start}-{window.end}@{meta.source}{SUFFIX}"
+
+    def _holders(self, path: Path, window: Window) -> list[Path]:
+        """Return the files that may hold a window, the one that counts first. path: of its own file."""
+        merged = [file for file in table_files(path.parent) if not file.is_window and file.start <= window.start and window.end <= file.end]
+        return [temporary_path(path) if path in self._unsynced else path, *(file.path for file in merged)]
 
     def _begin_one(self, now: float, passed: float) -> None:
         """Begin the first merge that is due, the oldest day first. What fails in a day is logged, and tried again a day later.
@@ -327,30 +335,58 @@ def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) ->
     targets, target = np.unique(values.pop("target"), return_inverse=True)
     order = np.lexsort((values["time"], target, job))
     first = np.searchsorted(job[order], np.arange(len(jobs) + 1)).astype(np.int64)
-    window = (meta.source, meta.window.start, meta.window.end)
     columns = {"window": np.zeros(len(order), np.uint8), "target": narrow(target[order], len(targets))}
     columns |= {name: column[order] for name, column in values.items()}
-    write(path, files, Index(meta.system, (window,), jobs, targets, first, tuple(columns)), columns.items())
+    write(path, files, Index(meta.system, (_source(meta),), jobs, targets, first, tuple(columns)), columns.items())
 
 
-def with_rows_of(path: Path, rows: TableRows) -> TableRows:
-    """Return the rows of a window with those that a file has of other targets. A missing or damaged file has none."""
-    try:
-        with opened(path) as (file, index):
-            target = file["rows/target"][...]
-            kept = ~np.isin(index.targets, rows.values[rows.columns.index("target")])[target]
-            if not kept.any():
-                return rows
-            job = np.repeat(np.arange(len(index.jobs)), np.diff(index.first))
-            stored = {name: file[f"rows/{name}"][...][kept] for name in index.columns if name not in {"window", "target"}}
-            stored |= {"job": index.jobs[job[kept]], "target": index.targets[target[kept]]}
-    except (OSError, NotAJobTable, KeyError, RuntimeError, ValueError, IndexError):  # what h5py raises for a damaged file
-        return rows
-    columns = (*rows.columns, *(name for name in stored if name not in rows.columns))
+def with_rows_of(paths: Iterable[Path], window: Source, rows: TableRows) -> TableRows:
+    """Return the rows of a window with those that are stored of it and are of other jobs, targets or times.
+
+    paths: of files that may hold the window, of which the first that does counts. A missing or damaged one holds nothing.
+    """
+    for path in paths:
+        try:
+            with opened(path) as (file, index):
+                if window in index.windows:
+                    return _joined(rows, _stored_rows(file, index, index.windows.index(window)))
+        except (OSError, NotAJobTable, KeyError, RuntimeError, ValueError, IndexError):  # what h5py raises for a damaged file
+            continue
+    return rows
+
+
+def _stored_rows(file: Any, index: Index, window: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a file's rows of one of its windows."""
+    kept = file["rows/window"][...] == window
+    job = np.repeat(np.arange(len(index.jobs)), np.diff(index.first))[kept]
+    found = {name: file[f"rows/{name}"][...][kept] for name in index.columns if name != "window"}
+    return found | {"job": index.jobs[job], "target": index.targets[found["target"]]}
+
+
+def _joined(rows: TableRows, stored: dict[str, NDArray[Any]]) -> TableRows:
+    """Return rows with those of the stored ones that they lack. A column that some do not have is absent() there."""
     given = dict(zip(rows.columns, rows.values, strict=True))
-    both = (given, len(rows)), (stored, int(kept.sum()))
+    kept = _are_lacking(given, stored)
+    if not kept.any():
+        return rows
+    both = (given, len(rows)), ({name: values[kept] for name, values in stored.items()}, int(kept.sum()))
+    columns = tuple(dict.fromkeys((*rows.columns, *stored)))
     parts = ([of[name] if name in of else np.full(n, absent(name)) for of, n in both] for name in columns)
     return TableRows(rows.table, columns, tuple(map(np.concatenate, parts)))
+
+
+def _are_lacking(given: dict[str, NDArray[Any]], stored: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return bool[stored rows], which have a job, target and time that no given row has."""
+    n, place = len(given["time"]), np.zeros(1, np.int64)
+    for name in ("job", "target", "time"):
+        values, number = np.unique(np.concatenate([given[name], stored[name]]), return_inverse=True)
+        place = place * len(values) + (of_ids(values)[number] if name == "job" else number)
+    found: NDArray[np.bool_] = ~np.isin(place[n:], place[:n])
+    return found
+
+
+def _source(meta: WindowMeta) -> Source:
+    return meta.source, meta.window.start, meta.window.end
 
 
 def _digest(rows: TableRows) -> str:

@@ -85,6 +85,7 @@ SENTENCES = {
     "hub.session": "node {node} has a new session from {newer}, the one before was from {older}, silent for {silent_for} s",
     "hub.stopped": "the hub stopped",
     "jobs.file_skipped": "{path} can't be read and is left out of the job table: {error}",
+    "jobs.key_made": "a key of job ids was made, {path}: {reason}",
     "jobs.merged": "{files} files of job rows were merged into {path}",
     "jobs.not_merged": "the job rows of {path} could not be merged, {reason}: {error}",
     "jobs.removed": "the job rows of {path} were removed: {reason}",
