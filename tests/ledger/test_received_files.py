@@ -92,6 +92,25 @@ def test_attempts_are_counted_until_one_ends(ledger):
     assert (received.begin("1"), received.begin("2")) == (0, 1)
 
 
+def test_attempts_that_never_ended_are_forgotten_once_every_file_is_recorded_as_it_is(ledger, tmp_path):
+    received, other = ledger.received_files("spool"), ledger.received_files("other")
+    files = [file(tmp_path, name) for name in ("one", "two")]
+    other.begin("1")
+    assert not received.has_unended()
+    received.begin("1")
+    received.record(files[0], "2", "collected", "", 1.0)
+    received.forget_unended(files)
+    assert received.has_unended()
+    received.record(files[1], "3", "rejected", "no such thing", 1.0)
+    os.utime(files[0].path, ns=(0, 1))
+    changed = FoundFile.of(files[0].path, files[0].path.stat())
+    received.forget_unended([changed, files[1]])
+    assert received.has_unended()
+    received.forget_unended(files)
+    assert (received.has_unended(), other.has_unended()) == (False, True)
+    assert (received.begin("1"), other.begin("1")) == (0, 1)
+
+
 def test_a_name_that_is_not_utf_8_is_known_and_forgotten_like_others(ledger, tmp_path):
     received, one = ledger.received_files("spool"), file(tmp_path, os.fsdecode(b"n\xff"))
     received.record(one, "1", "collected", "", 1.0)

@@ -94,6 +94,16 @@ class ReceivedFiles:
         with self._database.transaction() as sql:
             sql.execute("DELETE FROM begun WHERE source = ? AND digest = ?", (self._source, digest))
 
+    def has_unended(self) -> bool:
+        """Return whether an attempt began and never ended."""
+        return self._database.sql.execute("SELECT 1 FROM begun WHERE source = ? LIMIT 1", (self._source,)).fetchone() is not None
+
+    def forget_unended(self, existing: Iterable[FoundFile]) -> None:
+        """Forget the attempts that never ended, if all existing files are recorded: their files are gone. No attempt may be running."""
+        if self.has_unended() and all(map(self.knows, existing)):
+            with self._database.transaction() as sql:
+                sql.execute("DELETE FROM begun WHERE source = ?", (self._source,))
+
     def record(  # noqa: PLR0913, PLR0917 - the columns of a row
         self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float, spans: Iterable[Window] = ()
     ) -> list[str]:

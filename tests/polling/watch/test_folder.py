@@ -24,18 +24,18 @@ async def watching(path, scan=1e6):
 
 
 async def names(folder):
-    async with asyncio.timeout(10):
-        return [found.path.name for found in await folder.finished()]
+    while not (found := await folder.finished()):
+        pass
+    return [one.path.name for one in found]
 
 
 async def nothing(folder, seconds=0.4):
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await folder.finished()
+        await asyncio.wait_for(names(folder), seconds)
 
 
 def run(scenario):
-    return asyncio.run(scenario())
+    return asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_files_from_before_the_watch_are_returned_once_oldest_first(tmp_path):
@@ -214,6 +214,24 @@ def test_a_scan_knows_all_existing_files_also_those_that_were_not_returned(tmp_p
             return found, {path.name for path in folder.existing}
 
     assert run(scenario) == (["late"], {"early", "late"})
+
+
+def test_after_the_first_scan_and_once_files_are_gone_none_are_returned_unless_others_are_to_come(tmp_path):
+    async def scenario():
+        async with watching(tmp_path, scan=10.0) as folder:
+            assert (await folder.finished(), folder.existing) == ([], {})
+            for name in ("one", "two", "three"):
+                (tmp_path / name).write_text("1")
+            assert sorted(await names(folder)) == ["one", "three", "two"]
+            (tmp_path / "one").unlink()
+            assert (await folder.finished(), {path.name for path in folder.existing}) == ([], {"two", "three"})
+            (tmp_path / "two").unlink()
+            os.utime(tmp_path / "three", (1, 1))
+            assert [one.path.name for one in await folder.finished()] == ["three"]
+            assert folder.existing.keys() == {tmp_path / "three"}
+            await nothing(folder, 0.5)
+
+    run(scenario)
 
 
 def test_a_file_that_is_to_be_tried_again_is_returned_by_a_later_scan(tmp_path):

@@ -535,6 +535,24 @@ def test_a_file_whose_collection_never_ends_is_rejected_at_the_fourth_attempt(si
     assert (site.folder / REJECTED / "one.reason").read_text() == "3 attempts to collect it began and never ended\n"
 
 
+@pytest.mark.parametrize("others", [(), ("one", "two")])
+def test_attempts_at_files_that_are_gone_are_forgotten(site, others):
+    """A power loss took the record that a file was rejected, after it was moved; or it was deleted while no collectors ran."""
+    received = site.ledger.received_files("spool")
+    received.begin(_digest("gone"))
+    for number, name in enumerate(others):
+        site.put(name, lines(number))
+
+    async def scenario():
+        async with site.running(scan=10.0), asyncio.timeout(20):
+            while received.has_unended():
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    assert site.totals == Totals(len(others), 0)
+    assert received.begin(_digest("gone")) == 0
+
+
 def test_an_attempt_is_recorded_before_it_begins_and_ends_with_it(site):
     seen = []
 

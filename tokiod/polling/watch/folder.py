@@ -53,7 +53,7 @@ class Folder:
 
     def __init__(self, path: Path, clock: Clock, scan_seconds: float) -> None:
         self.path = path
-        self.existing: set[Path] | None = None
+        self.existing: dict[Path, FoundFile] | None = None
         self._clock = clock
         self._scan_seconds = scan_seconds
         self._closed: set[Path] = set()
@@ -78,16 +78,21 @@ class Folder:
             self._manager = None
 
     async def finished(self) -> list[FoundFile]:
-        """Wait for finished files that were not returned before; return them, oldest first."""
+        """Wait for finished files that were not returned before; return them, oldest first.
+
+        The list may be empty after the first scan, and after one that misses files.
+        """
         while True:
+            known = self.existing
             found = await self._scan_folder() if self._clock.monotonic() >= self._next_scan else []
             closed, self._closed = self._closed, set()
             if closed:
                 found += await asyncio.to_thread(lambda paths: [one for path in paths if (one := found_at(self.path, path))], closed)
             self._returned.update({one.path: one for one in found})
             if self.existing is not None:
-                self.existing.update(one.path for one in found)
-            if found:
+                self.existing |= {one.path: one for one in found}
+            is_missing = self.existing is not None and (known is None or not known.keys() <= self.existing.keys())
+            if found or (is_missing and not self._seen):
                 return sorted(set(found), key=lambda one: (one.mtime_ns, os.fsencode(one.path)))
             await self._pause(self._next_scan - self._clock.monotonic())
 
@@ -107,7 +112,7 @@ class Folder:
         listing = await asyncio.to_thread(scan, self.path, self._is_excluded)
         self._report(listing)
         files = {one.path: one for one in listing.files}
-        self.existing = None if listing.problems else set(files)
+        self.existing = None if listing.problems else dict(files)
         self._returned = {path: one for path, one in self._returned.items() if path in files}
         new = {path: one for path, one in files.items() if self._returned.get(path) != one}
         since = {path: self._seen[path][1] if path in self._seen and self._seen[path][0] == one else now for path, one in new.items()}

@@ -161,6 +161,7 @@ class Intake:
                     await self._take(folder, found)
                 if folder.existing is not None:
                     self._received.forget(self._clock.time() - self._config.retention, folder.existing)
+                    self._received.forget_unended(folder.existing.values())
 
     def _is_known(self, found: FoundFile) -> bool:
         try:
