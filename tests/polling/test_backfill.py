@@ -13,6 +13,7 @@ from tokiod.errors import Fatal, NotYet, Refusal, Transient
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.backfill import MAX_FAULTS, Backfill
+from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.testing.clock import FakeClock
 from tokiod.window import BULK_SECONDS, Calendar, Window
 from tokiod.window_data import WindowData, WindowMeta
@@ -51,6 +52,8 @@ class Source:
         try:
             await self.site.clock.sleep(1)
             self.site.behave(window)
+            if self.site.lease.is_silent:
+                return WindowData([], 0)
             time = np.arange(window.start, window.end, STEP)
             zero = np.zeros(len(time), np.uint32)
             counter = Batch(A, "counter", STEP, ("OST0000",), time, zero, time)
@@ -313,6 +316,18 @@ def test_by_force_a_window_of_which_the_source_has_lost_records_replaces_nothing
     site.runs(60)
     assert site.jobs.get(job.id).state == "done"
     assert [one.meta.window for one in site.stored if one.meta.is_whole] == pieces(SPAN)[1:]
+
+
+def test_windows_without_records_of_a_silent_source_are_recorded_as_empty_but_those_that_are_stored(site):
+    site.lease.is_silent = True
+    known = pieces(SPAN)[1]
+    site.ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", known), 1)], 0.0)
+    job = site.add(force=True)
+    site.runs(60)
+    found = [(one.window, one.state, one.error) for one in site.ledger.unstored("one")]
+    assert site.jobs.get(job.id).state == "done"
+    assert found == [(Window(*hole), "empty", EMPTY_IN_BACKFILL) for hole in ((SPAN.start, known.start), (known.end, SPAN.end))]
+    assert list(site.ledger.stored("one")) == [(known.start, known.end)]
 
 
 def test_a_seam_that_is_still_to_come_is_left_to_live_polling(site):

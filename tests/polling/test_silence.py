@@ -7,6 +7,7 @@ import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, one_cell, sites
 from structlog.testing import capture_logs
 
+from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.units import NEVER
 from tokiod.window import Window
 
@@ -120,6 +121,35 @@ def test_a_silence_that_ends_while_the_ledger_fails_is_queried_again_once_it_wor
 
     spans = asyncio.run(scenario())
     assert any(span.start <= NOON - EMPTY_AFTER and span.end >= NOON - WINDOW for span in spans)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_backfill_found_empty_is_backfilled_again_once_records_come(site, restarts):
+    old = Window(NOON - 48 * HOUR, NOON - 47 * HOUR)
+
+    async def scenario():
+        records = Records(found=True)
+        s = site(behave=records, empty_after=EMPTY_AFTER)
+        task = asyncio.create_task(s.poller.run())
+        await s.idle()
+        await s.advance(HOUR / 2)
+        records.found = False
+        await s.advance(HOUR)
+        s.ledger.empty("lmt", old, EMPTY_IN_BACKFILL, s.clock.time())
+        if restarts:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            s.poller = s.new_poller()
+            task = asyncio.create_task(s.poller.run())
+        await s.advance(HOUR / 2)
+        before = s.ledger.jobs.all()
+        records.found = True
+        await s.advance(4 * WINDOW)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return before, [job.span for job in s.ledger.jobs.all() if not job.force]
+
+    assert asyncio.run(scenario()) == ([], [old])
 
 
 def test_a_true_silence_is_queried_once_more_when_records_come_and_is_stored_then(site):

@@ -14,6 +14,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, stages
 from tokiod.polling.retry import classify, decide, refused_by_writer
 from tokiod.polling.schedule import LEASE_RETRY_SECONDS
+from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
 from tokiod.window import Window, bulk_length
@@ -148,7 +149,7 @@ class Backfill:
             try:
                 collected = await self._collected(job, collector, window)
                 collected = _only_counters(collected) if is_seam else collected
-                if self._has_shrunk(collected) or self._lease.doubts(collected):
+                if self._has_shrunk(collected) or self._is_kept_empty(collected):
                     self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
                 async with self._slots:
@@ -183,6 +184,16 @@ class Backfill:
         if known is None or collected.meta.records is None or collected.meta.records >= known:
             return False
         self._log.warning("window.shrunk", window=str(collected.meta.window), records=known, found=collected.meta.records)
+        return True
+
+    def _is_kept_empty(self, collected: Collected) -> bool:
+        """Return whether a window has no records that may yet come; if so, record what of it is not stored as empty."""
+        if not self._lease.doubts(collected):
+            return False
+        meta = collected.meta
+        if meta.is_whole:
+            for hole in self._ledger.stored(meta.source, meta.window).holes(meta.window.start, meta.window.end):
+                self._ledger.empty(meta.source, hole, EMPTY_IN_BACKFILL, self._clock.time())
         return True
 
     async def _acquire(self, window: Window) -> None:

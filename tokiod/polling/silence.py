@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 # somewhere else. Only what the source returns next can tell which. So once a source has returned nothing for `empty_after`, its empty
 # windows are kept apart and are queried again when a window with records comes. Windows older than records that came since the source
 # was started are beyond doubt. The first windows of a silence were stored before it was known to be one: a backfill queries them again.
+# What a backfill found empty then is mostly out of the reach of polling, so another backfill queries it when the silence has ended.
 # With a clock that is ahead there is a third cause: a source has no records of a time that has not come. So an empty window is kept apart,
 # too, until its time has certainly passed, and a span after the present is no silence.
+
+EMPTY_IN_BACKFILL = "the source had no record of it when it was backfilled"
+"""Why the ledger has a window as empty that a backfill collected."""
+
+
 class Silence:
     """The silence of one polled source: the span until now without any record. Methods raise LedgerError.
 
@@ -54,6 +60,9 @@ class Silence:
         if collected.is_empty:
             self.span = self._read_span(window) if window.end > (self._data_end or 0) else self.span
             return False
+        is_over = self.span is None or self.span.end <= window.end
+        if is_over and (self.span is not None or not self._has_data):
+            self._backfill_again()
         self._has_data = True
         self._data_end = max(self._data_end or 0, window.end)
         if self.span is not None and self.span.start < window.end:
@@ -72,6 +81,11 @@ class Silence:
                 self._ledger.jobs.add(JobRequest(self._config.name, part, force=True), self._clock.time())
         # Once the ledger has the jobs: where it fails, the next window with records ends the silence.
         self.span = Window(until, span.end) if until < span.end else None
+
+    def _backfill_again(self) -> None:
+        for one in self._ledger.unstored(self._config.name):
+            if one.state == "empty" and one.error == EMPTY_IN_BACKFILL:
+                self._ledger.jobs.add(JobRequest(self._config.name, one.window), self._clock.time())
 
     def doubts(self, collected: Collected, premature_seconds: float) -> bool:
         """Return whether a noted window without records may have some once the source returns any, or once its time has passed."""
