@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +20,12 @@ from tokiod.toolkit.worker_pool import workers as processes
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import ProcessPoolExecutor
 
     from numpy.typing import NDArray
 
     from collectors.collectd_es.datasets import Fields
-    from collectors.collectd_es.series import Name
 
 MIN_BYTES_FOR_WORKERS = 8 << 20
 """Smaller files do not use workers: a worker takes a third of a second to start."""
@@ -49,7 +49,7 @@ class Parsed:
 
     process: int
     first: int
-    names: list[Name]
+    names: list[tuple[str, str, str]]
     samples: Samples | None
     reason: str = ""
 
@@ -68,7 +68,8 @@ class _Parser:
             samples = self._samples(piece)
         except Malformed as error:
             reason = str(error)
-        first, names = self._sent, self._series.names(self._sent)
+        # Plain tuples: Names take several times as long to send.
+        first, names = self._sent, [(*name,) for name in self._series.names(self._sent)]
         self._sent += len(names)
         return Parsed(os.getpid(), first, names, samples, reason)
 
@@ -98,21 +99,58 @@ class _Numbers:
         return replace(samples, series=self.learn(parsed)[samples.series])
 
 
-def parsed(path: Path, rules: NameRules, series: Series, workers: int, on_read: Callable[[int], None]) -> Iterator[Samples]:
-    """Yield the samples of a file's pages, numbered by `series`.
+class Parsing:
+    """Parses the files of a source, all in the same worker processes where they are large. Names are learned once.
 
-    workers: processes for a large file, 0 for none; on_read: called with the number of bytes read.
-    Raises Fatal for a broken file, or when a worker was killed; OSError.
+    workers: processes for large files, 0 for none. close() ends them.
     """
-    if not workers or path.stat().st_size < MIN_BYTES_FOR_WORKERS:
-        parser = _Parser(rules)
-        yield from _in_order(_Pieces(path, pieces(path, on_read), lambda piece: lambda: parser.parse(piece), 1), series)
-        return
-    try:
-        with _pool(rules, workers, path) as submitted:
-            yield from _in_order(_Pieces(path, pieces(path, on_read, copied=False), submitted, PIECES_PER_WORKER * workers), series)
-    except BrokenProcessPool:
-        raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
+
+    def __init__(self, rules: NameRules, series: Series, workers: int) -> None:
+        self._workers = workers
+        self._rules = rules
+        self._numbers = _Numbers(series)
+        self._parser = _Parser(rules)
+        self._processes = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, paths: Sequence[Path]) -> None:
+        """Start the processes if a file will need them: they take a third of a second, in which others can be done. Raises OSError."""
+        if any(self._is_large(path) for path in paths):
+            pool = self._started()
+            for _ in range(self._workers):
+                pool.submit(os.getpid)
+
+    def parsed(self, path: Path, on_read: Callable[[int], None]) -> Iterator[Samples]:
+        """Yield the samples of a file's pages. on_read: called with the number of bytes read.
+
+        Raises Fatal for a broken file, or when a worker was killed; OSError.
+        """
+        if not self._is_large(path):
+            yield from _in_order(_Pieces(path, pieces(path, on_read), lambda piece: lambda: self._parser.parse(piece), 1), self._numbers)
+            return
+        pool = self._started()
+
+        def submitted(piece: Piece) -> Callable[[], Parsed]:
+            return pool.submit(_parse, piece, str(path)).result
+
+        try:
+            coming = pieces(path, on_read, copied=False)
+            yield from _in_order(_Pieces(path, coming, submitted, PIECES_PER_WORKER * self._workers), self._numbers)
+        except BrokenProcessPool:
+            raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
+
+    def close(self) -> None:
+        """End the processes."""
+        self._processes.close()
+
+    def _is_large(self, path: Path) -> bool:
+        return self._workers > 0 and path.stat().st_size >= MIN_BYTES_FOR_WORKERS
+
+    # They read the pieces of a plain file themselves, which is cheaper than sending them. They end with this process.
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = self._processes.enter_context(processes(self._workers, _begin, self._rules))
+        return self._pool
 
 
 class _Pieces:
@@ -151,8 +189,7 @@ class _Pieces:
         return self._submit(piece)()
 
 
-def _in_order(coming: _Pieces, series: Series) -> Iterator[Samples]:
-    numbers = _Numbers(series)
+def _in_order(coming: _Pieces, numbers: _Numbers) -> Iterator[Samples]:
     while (found := coming.next()) is not None:
         piece, parsed = found
         if parsed.samples is None:
@@ -191,20 +228,6 @@ def _bytes(path: Path, piece: Piece) -> bytes:
 
 def _not_a_page(coming: _Pieces, piece: Piece, reason: str) -> Fatal:
     return Fatal(f"{coming.path}: byte {piece.start}: not a page: {reason}")
-
-
-@contextmanager
-def _pool(rules: NameRules, workers: int, path: Path) -> Iterator[Callable[[Piece], Callable[[], Parsed]]]:
-    """Start workers; they end with the block, and with this process.
-
-    They read the pieces of a plain file themselves, which is cheaper than sending them.
-    """
-    with processes(workers, _begin, rules) as pool:
-
-        def submitted(piece: Piece) -> Callable[[], Parsed]:
-            return pool.submit(_parse, piece, str(path)).result
-
-        yield submitted
 
 
 _parsers: list[_Parser] = []

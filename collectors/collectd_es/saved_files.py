@@ -6,6 +6,7 @@ import re
 import tempfile
 import threading
 from collections import Counter, defaultdict
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from collectors.collectd_es.datasets import Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.parse import Samples
-from collectors.collectd_es.parse_workers import NameRules, parsed
+from collectors.collectd_es.parse_workers import NameRules, Parsing
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
 from tokiod.batch import Batch
@@ -59,10 +60,10 @@ class SavedPages:
     def __init__(self, paths: Sequence[Path], step: int, rules: NameRules, workers: int, read: Callable[[int], None]) -> None:
         self.step = step
         self._paths = paths
-        self._rules = rules
-        self._workers = workers
         self._on_read = read
         self._series = Series(rules.hosts, rules.devices)
+        self._parsing = Parsing(rules, self._series, workers)
+        self._parsing.start(paths)
         self._pages = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
@@ -87,16 +88,18 @@ class SavedPages:
         self._stopping.set()
         if (spool := await self._pages.close()) is not None:
             spool.close()
+        self._parsing.close()
 
     def _load(self) -> Spool:
         return spooled(Spool(), self._fill)
 
     def _fill(self, spool: Spool) -> None:
-        for path in self._paths:
-            self._read(path, spool)
+        with closing(self._parsing):
+            for path in self._paths:
+                self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
-        for samples in parsed(path, self._rules, self._series, self._workers, self._on_read):
+        for samples in self._parsing.parsed(path, self._on_read):
             if self._stopping.is_set():
                 raise Fatal("stopped while reading saved pages")
             spool.add(samples.time, samples.series, samples.value)

@@ -62,7 +62,7 @@ class Series:
     def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None) -> None:
         self._hosts = hosts
         self._devices = devices
-        self._numbers: dict[Name, int] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
         self._names: list[Name] = []
         self._columns: dict[str, dict[str, int]] = {dataset: {} for dataset in DATASETS}
         self._layout: Layout | None = None
@@ -70,11 +70,12 @@ class Series:
     def __len__(self) -> int:
         return len(self._names)
 
-    def number(self, name: Name) -> int:
+    def number(self, name: tuple[str, str, str]) -> int:
         """Return a name's number, the next one for a new name."""
-        number = self._numbers.setdefault(name, len(self._names))
-        if number == len(self._names):
-            self._names.append(name)
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._names)
+            self._names.append(Name(*name))
         return number
 
     def names(self, first: int = 0) -> list[Name]:
@@ -83,7 +84,7 @@ class Series:
 
     def merge(self, names: Sequence[tuple[str, str, str]]) -> NDArray[np.uint32]:
         """Return the numbers u4[n] of another table's names in this table."""
-        return np.array([self.number(Name(*name)) for name in names], np.uint32)
+        return np.array([self.number(name) for name in names], np.uint32)
 
     def resolve(self, key: Key) -> dict[str, int] | str:
         """Return the number of each field of a document that holds a value, or the reason why it has no series."""
@@ -102,7 +103,7 @@ class Series:
         """Return why a host or its part is not collected, or ""."""
         if not key.host:
             return "no host"
-        if not all(text.isprintable() and len(text) <= MAX_NAME_LENGTH for text in key):
+        if not "".join(key).isprintable() or max(map(len, key)) > MAX_NAME_LENGTH:
             return "unusable name"
         if self._hosts is not None and not self._hosts.fullmatch(key.host):
             return "unknown host"
@@ -115,10 +116,10 @@ class Series:
             return "no device"
         return "unknown device" if self._devices is not None and not self._devices.fullmatch(device) else ""
 
-    def _name(self, dataset: str, key: Key) -> Name:
+    def _name(self, dataset: str, key: Key) -> tuple[str, str, str]:
         if key.plugin == "disk":
-            return Name(dataset, f"{key.host}:{key.plugin_instance}")
-        return Name(dataset, key.host, key.plugin_instance)
+            return dataset, f"{key.host}:{key.plugin_instance}", ""
+        return dataset, key.host, key.plugin_instance
 
     def layout(self) -> Layout:
         """Return the layout of all series, and assign columns to new names."""

@@ -15,7 +15,7 @@ from collectd_documents import Documents
 
 from collectors.collectd_es import parse_workers, saved_inputs
 from collectors.collectd_es.datasets import Fields
-from collectors.collectd_es.parse_workers import NameRules, parsed
+from collectors.collectd_es.parse_workers import NameRules, Parsing
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal
 
@@ -33,10 +33,16 @@ def path(tmp_path, monkeypatch):
     return path
 
 
+def parsed(path, series, workers, on_read=lambda _bytes: None):
+    """The samples of a file's pages."""
+    with contextlib.closing(Parsing(SHAPES, series, workers)) as parsing:
+        yield from parsing.parsed(path, on_read)
+
+
 def rows(path, workers, on_read=lambda _bytes: None):
     """(time, name, value) of every sample, in order."""
     series, found = Series(), []
-    for samples in parsed(path, SHAPES, series, workers, on_read):
+    for samples in parsed(path, series, workers, on_read):
         names = series.names()
         found += [(t, names[s], v) for t, s, v in zip(*(c.tolist() for c in (samples.time, samples.series, samples.value)), strict=True)]
     return found
@@ -62,7 +68,7 @@ def test_samples_come_in_the_file_s_order_with_the_names_of_their_documents(path
 
 def test_series_of_documents_are_numbered_once_whichever_process_saw_them_first(path):
     series = Series()
-    numbers = np.concatenate([samples.series for samples in parsed(path, SHAPES, series, 2, lambda _bytes: None)])
+    numbers = np.concatenate([samples.series for samples in parsed(path, series, 2)])
     assert set(numbers.tolist()) == set(range(len(series)))
     assert len(set(series.names())) == len(series)
 
@@ -88,7 +94,7 @@ def test_joining_ends_with_the_longest_page_there_is(workers, path, monkeypatch)
 
 
 def test_a_process_that_is_killed_is_an_error_and_no_hang(path):
-    coming = parsed(path, SHAPES, Series(), 2, lambda _bytes: None)
+    coming = parsed(path, Series(), 2)
     next(coming)
     for pid in children():
         os.kill(pid, signal.SIGKILL)
@@ -98,7 +104,7 @@ def test_a_process_that_is_killed_is_an_error_and_no_hang(path):
 
 
 def test_ctrl_c_is_the_parent_s_alone(path):
-    coming = parsed(path, SHAPES, Series(), 1, lambda _bytes: None)
+    coming = parsed(path, Series(), 1)
     next(coming)
     (pid,) = children()
     os.kill(pid, signal.SIGINT)
@@ -140,3 +146,25 @@ def group(leader):
             if int(place.read_text().rpartition(")")[2].split()[3]) == leader:
                 found.append(place.parent.name)
     return found
+
+
+def test_the_files_of_a_source_are_parsed_by_the_same_processes_that_start_before_the_first(path, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_bytes(path.read_bytes())
+    series = Series()
+    with contextlib.closing(Parsing(SHAPES, series, 2)) as parsing:
+        parsing.start([path, other])
+        begun = children()
+        first, second = ([one.series.tolist() for one in parsing.parsed(p, lambda _bytes: None)] for p in (path, other))
+        assert first == second
+        assert len(begun) == 2
+        assert children() == begun
+    assert not children()
+
+
+def test_small_files_start_no_process(path, monkeypatch):
+    monkeypatch.setattr(parse_workers, "MIN_BYTES_FOR_WORKERS", path.stat().st_size + 1)
+    with contextlib.closing(Parsing(SHAPES, Series(), 2)) as parsing:
+        parsing.start([path])
+        assert sum(map(len, parsing.parsed(path, lambda _bytes: None))) > 0
+        assert not children()
