@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import stat
 import sys
@@ -14,6 +15,7 @@ from terminal import Terminal
 
 from tokiod.analysis.slurm import FIELDS, SEPARATOR
 from tokiod.analysis.top import Top
+from tokiod.cli.commands.top import _account
 from tokiod.cli.tokioctl import main
 from tokiod.window_data import job_key
 
@@ -191,6 +193,20 @@ def test_old_rates_and_a_quiet_file_system_are_told_apart(site):
     site.days.store(DAY + 120, DAY + 180)
     done = site.run("fs", now=DAY + 250)
     assert done.stdout.splitlines()[-1] == "no job has done anything by bytes in this time"
+
+
+def test_a_redrawn_table_looks_up_each_user_once(monkeypatch):
+    asked = []
+
+    def lookup(uid):
+        asked.append(uid)
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", lookup)
+    _account.cache_clear()
+    assert [_account(user) for user in ("4001", "4002", "4001", "")] == [""] * 4
+    assert asked == [4001, 4002]
+    _account.cache_clear()
 
 
 def test_in_a_terminal_it_is_redrawn_in_place_until_ctrl_c(site):

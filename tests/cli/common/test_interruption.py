@@ -12,7 +12,7 @@ import pytest
 
 from tokiod.cli.commands import status, tail
 from tokiod.cli.common.base import INTERRUPTED, PlainGroup
-from tokiod.cli.common.interruption import lasting_interrupts
+from tokiod.cli.common.interruption import held_interrupts, lasting_interrupts
 from tokiod.subscribe.subscriber import Stalled
 
 
@@ -102,6 +102,21 @@ def test_what_the_command_handles_is_not_raised_again():
             signal.raise_signal(signal.SIGINT)
         for _ in range(10):
             signal.sigtimedwait([signal.SIGALRM], 0.02)
+
+
+def test_a_held_interrupt_is_raised_at_the_end():
+    done = []
+
+    def work():
+        with held_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the rest")
+        done.append("what follows")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["the rest"]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_other_exceptions_in_destructors_are_reported_as_ever():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import sys
 import time
+from functools import cache
 from shutil import which
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,7 @@ from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, Top, top
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import held_interrupts
 from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.times import moment, zone_of
@@ -193,10 +195,13 @@ class _Scheduler:
         self._known |= dict.fromkeys(jobs, ("", "")) | {job: (one.name, one.user) for job, one in records.items()}
 
 
+# Once for each user: a directory service may take long.
+@cache
 def _account(user: str) -> str:
     """Return the name of a user's number, "" where this machine has none."""
     try:
-        return pwd.getpwuid(int(user)).pw_name if user.isdecimal() else ""
+        with held_interrupts():
+            return pwd.getpwuid(int(user)).pw_name if user.isdecimal() else ""
     except (KeyError, OverflowError):
         return ""
 

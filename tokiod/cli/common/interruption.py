@@ -42,5 +42,15 @@ def lasting_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGALRM, handler)
 
 
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Hold a Ctrl-C back until the end: CPython's C code loses one that comes while it formats an exception, as of a failed look-up."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
