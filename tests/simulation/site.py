@@ -902,9 +902,10 @@ class Site:
             length = windows.get(name, self.plan.window)
             if inside := [time for time in edges if self.calendar.window(time, length).start != time]:
                 raise Wrong(f"{name}: what is stored begins or ends inside a window, at {iso(inside[0])}")
-        # Each time that the clock was ahead left a span of the future recorded as empty, until its time comes.
+        # Each time that the clock was ahead left a span of the future recorded as empty, or of a source without a past as lost, until its
+        # time comes.
         ahead = [row for row in unstored if row[1] > self.clock.true_time()]
-        if len(ahead) > len(self.sources) * self.counts["clock jump"]:
+        if len(ahead) > (len(self.sources) + len(self.momentary)) * self.counts["clock jump"]:
             raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
         unstored = [row for row in unstored if row not in ahead]
         # Windows that are lost or without samples part what is stored; samples may come for these, days later.
