@@ -79,7 +79,9 @@ def first_failure(fault: Fault, seeds: range, jobs: int) -> str:
     )
     if alone.returncode:
         raise RuntimeError(f"seed {seed} fails without {fault.name} too")
-    return " ".join(text.split())[:300]
+    # Of an exception that nobody caught, the last line says what it is.
+    begin, *rest = text.splitlines()
+    return " ".join([begin, *rest[-1:]])[:300]
 
 
 if __name__ == "__main__":
