@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from collectors.collectd_es.parse import Decoder, Samples
 from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Brackets, Piece, joined, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
+from tokiod.toolkit.worker_pool import FilesInMemory
 from tokiod.toolkit.worker_pool import workers as processes
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Parsing:
         self._numbers = _Numbers(series)
         self._parser = _Parser(rules)
         self._processes = ExitStack()
+        self._files = self._processes.enter_context(closing(FilesInMemory()))
         self._pool: ProcessPoolExecutor | None = None
 
     def start(self, paths: Sequence[Path]) -> None:
@@ -131,7 +133,10 @@ class Parsing:
         pool = self._started()
 
         def submitted(piece: Piece) -> Callable[[], Parsed]:
-            return pool.submit(_parse, piece, str(path)).result
+            if piece.data is None:
+                return pool.submit(_parse, str(path), piece).result
+            alone = replace(piece, start=0, stop=len(piece.data), data=None)
+            return self._files.submit(pool, _parse, piece.data, alone).result
 
         try:
             coming = pieces(path, on_read, copied=False)
@@ -237,5 +242,5 @@ def _begin(rules: NameRules) -> None:
     _parsers.append(_Parser(rules))
 
 
-def _parse(piece: Piece, path: str) -> Parsed:
+def _parse(path: str, piece: Piece) -> Parsed:
     return _parsers[0].parse(replace(piece, data=_bytes(Path(path), piece)))

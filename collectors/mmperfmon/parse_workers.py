@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from collectors.mmperfmon.parse import parse_all
 from collectors.mmperfmon.saved_inputs import pieces
 from tokiod.errors import Fatal
-from tokiod.toolkit.worker_pool import workers
+from tokiod.toolkit.worker_pool import FilesInMemory, workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from collectors.mmperfmon.parse_legend import Output
@@ -31,40 +31,25 @@ MAX_WAITING_PIECES = 64
 def parsed(path: Path, coming: Iterable[bytes], count: int) -> Iterator[Output]:
     """Yield parsed outputs in their order, with `count` workers. Raises Fatal when a worker was killed."""
     try:
-        with workers(count) as pool:
-            yield from _in_order(pieces(coming), pool, count * PIECES_PER_WORKER)
+        with closing(FilesInMemory()) as files, workers(count) as pool:
+            yield from _in_order(pieces(coming), partial(files.submit, pool, _parse_from), count * PIECES_PER_WORKER)
     except BrokenProcessPool:
         raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
 
 
-def _in_order(of_outputs: Iterable[list[bytes]], pool: Executor, ahead: int) -> Iterator[Output]:
+def _in_order(of_outputs: Iterable[list[bytes]], submit: Callable[..., Future[list[Output]]], ahead: int) -> Iterator[Output]:
     waiting: deque[Future[list[Output]]] = deque()
     for piece in of_outputs:
         while waiting and (waiting[0].done() or len(waiting) >= MAX_WAITING_PIECES):
             yield from waiting.popleft().result()
         if sum(not future.done() for future in waiting) < ahead:
-            waiting.append(_submit(pool, piece))
+            waiting.append(submit(b"".join(piece), [len(data) for data in piece]))
         else:
             here: Future[list[Output]] = Future()
             here.set_result(parse_all(piece))
             waiting.append(here)
     for future in waiting:
         yield from future.result()
-
-
-# A pipe takes 64 KiB at a time, and for each of them one of our threads would wait for the parser; a file in memory is written at once,
-# and disappears with this process.
-def _submit(pool: Executor, piece: list[bytes]) -> Future[list[Output]]:
-    file = os.fdopen(os.memfd_create("tokiod-outputs"), "wb")
-    try:
-        file.write(b"".join(piece))
-        file.flush()
-        future = pool.submit(_parse_from, f"/proc/{os.getpid()}/fd/{file.fileno()}", [len(data) for data in piece])
-    except BaseException:
-        file.close()  # a broken pool accepts nothing
-        raise
-    future.add_done_callback(lambda _: file.close())
-    return future
 
 
 def _parse_from(path: str, lengths: list[int]) -> list[Output]:

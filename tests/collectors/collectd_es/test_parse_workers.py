@@ -154,11 +154,14 @@ def test_the_files_of_a_source_are_parsed_by_the_same_processes_that_start_befor
     series = Series()
     with contextlib.closing(Parsing(SHAPES, series, 2)) as parsing:
         parsing.start([path, other])
-        begun = children()
+        for _ in range(1000):
+            if len(begun := children()) == 2:
+                break
+            time.sleep(0.05)
         first, second = ([one.series.tolist() for one in parsing.parsed(p, lambda _bytes: None)] for p in (path, other))
         assert first == second
-        assert len(begun) == 2
         assert children() == begun
+        assert len(begun) == 2
     assert not children()
 
 
