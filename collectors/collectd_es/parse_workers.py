@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,11 +116,13 @@ class Parsing:
         self._pool: ProcessPoolExecutor | None = None
 
     def start(self, paths: Sequence[Path]) -> None:
-        """Start the processes if a file will need them: they take a third of a second, in which others can be done. Raises OSError."""
-        if any(self._is_large(path) for path in paths):
-            pool = self._started()
-            for _ in range(self._workers):
-                pool.submit(os.getpid)
+        """Start the processes if a file will need them: they take a third of a second, in which other things can be done."""
+        # What fails here fails again when the files are parsed, and is reported then.
+        with suppress(OSError):
+            if any(self._is_large(path) for path in paths):
+                pool = self._started()
+                for _ in range(self._workers):
+                    pool.submit(os.getpid)
 
     def parsed(self, path: Path, on_read: Callable[[int], None]) -> Iterator[Samples]:
         """Yield the samples of a file's pages. on_read: called with the number of bytes read.

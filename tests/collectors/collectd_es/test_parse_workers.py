@@ -171,3 +171,11 @@ def test_small_files_start_no_process(path, monkeypatch):
         parsing.start([path])
         assert sum(map(len, parsing.parsed(path, lambda _bytes: None))) > 0
         assert not children()
+
+
+def test_a_file_that_is_missing_is_an_error_when_it_is_parsed(path):
+    path.unlink()
+    with contextlib.closing(Parsing(SHAPES, Series(), 2)) as parsing:
+        parsing.start([path])
+        with pytest.raises(FileNotFoundError):
+            list(parsing.parsed(path, lambda _bytes: None))
