@@ -1,14 +1,17 @@
 """Quarantine: a file that is not trusted is renamed and never written again; where only a sync failed, a copy takes its place.
 
-The copy is made first, then the file is renamed to `aside`, then the copy is renamed into its place.
+The copy is made first, then the file gets the name `aside` besides its own, then the copy is renamed into its place. A file of which there
+is no copy is renamed to `aside`, and so is one that can't have two names.
 
     failure             under the name          outcome
     copy                nothing                 its windows are collected again
+    link to `aside`     the copy                the file is renamed to `aside` before the copy takes its name
     rename to `aside`   the copy                aside is empty: the copy replaced the file
                         the file, no copy       its windows are collected again; the rename is tried again before the name is used
-    rename of the copy  nothing                 its windows are collected again
+    rename of the copy  nothing, tried twice    its windows are collected again
     directory sync      the copy, for now       the next commit syncs the directory
-    kill                the file, or nothing    the next process examines the file, or collects its windows again
+    kill                the file, or the copy   the next process examines it; without hard links there may be nothing under the name:
+                                                then its windows are collected again
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from tokiod.sink import QuarantinedFile
-from tokiod.tts.live.live_file import NotLive, SyncFailed, set_aside
+from tokiod.tts.live.live_file import NotLive, SyncFailed, link_aside, set_aside
 from tokiod.tts.live.rewrite import CopyFile
 from tokiod.window import Window
 
@@ -47,11 +50,7 @@ class Quarantine:
         file: the one that was open there, which is closed.
         """
         made = self._copy(file) if file is not None and isinstance(error, SyncFailed) else None
-        aside = self._rename(slot.path)
-        copied = None if made is None else self._put_in_place(made)
-        if copied is not None and slot.path in self._not_renamed:
-            self._not_renamed.remove(slot.path)
-            aside = ""
+        aside, copied = (self._rename(slot.path), None) if made is None else self._replace(slot.path, made)
         window = Window(slot.start, slot.end)
         self._reports.append(QuarantinedFile(slot.system, window, str(slot.path), aside, str(error), salvaged=copied is not None))
         if file is not None:
@@ -88,11 +87,29 @@ class Quarantine:
             return None
         return copying
 
+    def _replace(self, path: Path, copying: CopyFile) -> tuple[str, LiveFile | None]:
+        """Return the new name of a quarantined file, as _rename() does, and the copy that took its place, opened."""
+        linked = self._link(path)
+        aside = linked or self._rename(path)
+        copied = self._put_in_place(copying) or self._put_in_place(copying)
+        if copied is None:
+            copying.abandon()
+            return self._rename(path) if linked else aside, None
+        if path in self._not_renamed:
+            self._not_renamed.remove(path)
+            aside = ""
+        return aside, copied
+
+    def _link(self, path: Path) -> str:
+        try:
+            return str(link_aside(path, self._now(), self._files))
+        except OSError:
+            return ""
+
     def _put_in_place(self, copying: CopyFile) -> LiveFile | None:
         try:
             return copying.finish()
         except OSError:
-            copying.abandon()
             return None
 
     def _now(self) -> int:

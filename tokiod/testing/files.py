@@ -119,6 +119,12 @@ class FaultyFiles(Files):
         super().rename(source, target)
         self._disk.renamed(source, target)
 
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file another name, not yet durably."""
+        self._step("link")
+        super().link(path, other)
+        self._disk.linked(other)
+
     def unlink(self, path: Path) -> None:
         """Unlink, not yet durably."""
         self._step("unlink")
@@ -189,6 +195,11 @@ class _Disk:
         """Note a rename that was done."""
         inode = self._hold(os.open(target, os.O_RDONLY))
         self._journal.append((target.parent, lambda names: (names.pop(source, None), names.update({target: inode}))))
+
+    def linked(self, path: Path) -> None:
+        """Note that a file got another name."""
+        inode = self._hold(os.open(path, os.O_RDONLY))
+        self._journal.append((path.parent, lambda names: names.update({path: inode})))
 
     def unlinked(self, path: Path) -> None:
         """Note that a name was removed."""

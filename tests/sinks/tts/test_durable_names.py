@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+from contextlib import suppress
 
 import archive_model as model
 import pytest
@@ -150,8 +151,57 @@ def test_a_salvaged_copy_is_never_set_aside_by_what_failed_with_the_file_that_it
     assert [(type(one), one.path, one.salvaged) for one in archive.failed] == [(QuarantinedFile, str(archive.path), True)]
     archive.store(10, 11)
     assert len(archive.failed) == 1
-    assert archive.aside == (["fs.hdf5.aside-20180129T000000Z"] if failing == "fsync_directory" else [])
+    assert archive.aside == ["fs.hdf5.aside-20180129T000000Z"]
     archive.check_all()
+
+
+def test_without_hard_links_a_file_is_renamed_before_its_copy_takes_its_place(tmp_path):
+    archive = FaultyArchive(tmp_path)
+    archive.store(0, 8)
+    archive.files.fail("fdatasync", 1, errno.EIO)
+    archive.files.fail("link", 1, errno.EPERM)
+    assert not archive.attempt(8, 12)
+    assert [(one.aside, one.salvaged) for one in archive.failed] == [(f"{archive.path}.aside-20180129T000000Z", True)]
+    assert archive.aside == ["fs.hdf5.aside-20180129T000000Z"]
+    archive.store(8, 12)
+    archive.check_all()
+
+
+def test_a_file_that_gets_no_other_name_is_replaced_by_its_copy(tmp_path):
+    archive = FaultyArchive(tmp_path)
+    archive.store(0, 8)
+    archive.files.fail("fdatasync", 1, errno.EIO)
+    archive.files.fail("link", 1, errno.EPERM)
+    archive.files.fail("rename", 1, errno.EIO)
+    assert not archive.attempt(8, 12)
+    assert [(one.aside, one.salvaged) for one in archive.failed] == [("", True)]
+    archive.store(8, 12)
+    archive.check_all()
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_wherever_a_process_is_killed_while_it_quarantines_a_file_nothing_acknowledged_is_missing(tmp_path_factory, power):
+    step = 0
+    while True:
+        step += 1
+        archive = FaultyArchive(tmp_path_factory.mktemp("killed"))
+        archive.store(0, 8)
+        archive.files.fail("fdatasync", 1, errno.EIO)
+        begun = len(archive.files.operations)
+        archive.files.kill_at(step)
+        with suppress(SimulatedKill):
+            archive.attempt(8, 12)
+        if len(archive.files.operations) < begun + step:
+            break
+        archive.restart()
+        archive.check()
+        archive.store(8, 12)
+        if power:
+            archive.files.power_loss(step)
+            archive.check()
+        else:
+            archive.check_all()
+    assert step > 12
 
 
 @pytest.mark.parametrize("part", range(2))

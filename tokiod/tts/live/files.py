@@ -92,6 +92,10 @@ class Files:
         """Rename a file atomically, replacing any file at the target."""
         source.replace(target)
 
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file another name. Raises OSError where there is such a name, or no file system with hard links."""
+        os.link(path, other)
+
     def unlink(self, path: Path) -> None:
         """Remove a name."""
         path.unlink()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tokiod.tts.live.create import Plan
     from tokiod.tts.spec import FileSpec
 
-__all__ = ["FileLost", "LiveFile", "NotLive", "OutdatedFile", "SyncFailed", "set_aside"]
+__all__ = ["FileLost", "LiveFile", "NotLive", "OutdatedFile", "SyncFailed", "link_aside", "set_aside"]
 
 
 class FileLost(OSError):  # noqa: N818 - a state, not a fault
@@ -247,13 +247,24 @@ def set_aside(path: Path, now: int, files: Files = REAL) -> Path:
     Raises OSError where it can't be renamed. Where only the directory can't be synced, the file may have its old name again after a power
     loss: then the process that opens it examines it anew.
     """
-    stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-    candidates = (path.with_name(f"{path.name}.aside-{stamp}{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
-    aside = next(candidate for candidate in candidates if not exists(candidate))
+    aside = _name_aside(path, now)
     files.rename(path, aside)
     with contextlib.suppress(OSError):
         files.fsync_directory(path.parent)
     return aside
+
+
+def link_aside(path: Path, now: int, files: Files = REAL) -> Path:
+    """Give an untrusted file the name that set_aside() would, besides its own, and return that path. Raises OSError."""
+    aside = _name_aside(path, now)
+    files.link(path, aside)
+    return aside
+
+
+def _name_aside(path: Path, now: int) -> Path:
+    stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+    candidates = (path.with_name(f"{path.name}.aside-{stamp}{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
+    return next(candidate for candidate in candidates if not exists(candidate))
 
 
 def _identity(status: os.stat_result) -> Identity:
