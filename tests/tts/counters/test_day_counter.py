@@ -170,6 +170,38 @@ def test_whole_rows_are_the_same_as_their_samples(raw, data):
 
 
 @given(st.data(), rules)
+def test_whole_rows_that_replace_others_leave_the_cells_of_one_run_over_the_last_ones(data, rule):
+    """A source that corrects what it said by a little makes falls, and removes them."""
+    rows, width = data.draw(st.integers(4, 30)), data.draw(st.integers(1, 2))
+    little = st.integers(0, 2)
+
+    def drawn(count, values):
+        return np.array(data.draw(st.lists(values, min_size=count * width, max_size=count * width))).reshape(count, width)
+
+    raw = np.full((rows + 1, width), ABSENT)
+    raw[:rows] = 1 + drawn(rows, little).cumsum(axis=0)
+    with CounterDay(rows, width, rule=rule) as file:
+        file.counter.store_rows(0, raw[:rows])
+        for _ in range(data.draw(st.integers(1, 4))):
+            start = data.draw(st.integers(0, rows - 1))
+            stop = data.draw(st.integers(start + 1, min(rows, start + 4)))
+            raw[start:stop] = np.maximum(raw[start:stop] + drawn(stop - start, little) - 1, 0)
+            file.counter.store_rows(start, raw[start:stop])
+            assert file.bits()[:2] == whole(raw, rule=rule)[:2]
+            assert file.counter.end_state().tolist() == slow_day(raw, rule=rule)[1].tolist()
+
+
+def test_the_first_difference_after_replaced_rows_is_computed_again():
+    """Found by the simulation: sample 6 was below the corrected one before it, and is not below the second correction."""
+    raw = np.array([7, 14, 21, 21, 21, 41, 41, 43, 44, 45, ABSENT])[:, np.newaxis]
+    with CounterDay(10, 1) as file:
+        for correction in (raw[:10], np.array([[22], [42]]), np.array([[23], [41]])):
+            file.counter.store_rows(0 if len(correction) > 2 else 4, correction)
+        raw[4:6] = [[23], [41]]
+        assert file.bits() == whole(raw)
+
+
+@given(st.data(), rules)
 def test_the_same_samples_give_the_same_cells_however_they_are_split_into_days_and_batches(data, rule):
     """Days of any lengths, all at most `reach` apart from the days that they depend on."""
     raw = data.draw(raws(most_rows=60))

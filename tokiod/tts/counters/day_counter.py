@@ -142,7 +142,7 @@ class DayCounter:
             if steps is not None:
                 self._empty.shrink(first, stop)
                 self._raw.write_rows(first, block)
-                self._computed.add((first - 1, stop))
+                self._computed.add((first - 1, stop + 1))
                 return self._writer.write_rows(first - 1, steps.astype(np.float64), compare=compare)
             row, column = grid(*block.shape)
             return self.store(row + first, column, block.ravel(), compare=compare)
@@ -159,10 +159,11 @@ class DayCounter:
         return Changes.joined(changes + self._close(np.arange(block.shape[1]), compare=compare))
 
     def _steps_between(self, span: Int, first: int, block: Int) -> Int | None:
-        """Return the differences of whole rows from `first` on and of the row after them, all of them plain; None if any is not.
+        """Return the differences of whole rows from `first` on and of the two rows after them, all of them plain; None if any is not.
 
         They are plain if two rows before the block are so too, which determine the state, and two after it, which are an anchor and its
-        predecessor: no other cell depends on the block.
+        predecessor: no cell after the anchor depends on the block. The anchor's own difference does: to rows that this block replaces its
+        predecessor may have been a fall.
         """
         begin, end = first - 2, first + len(block) + 2
         if begin < 0 or int(span[1].min()) < end - 1 or int(span[0].min()) == NO_ROW or int(span[0].max()) > begin:
@@ -171,7 +172,7 @@ class DayCounter:
         rows[2:-2] = block
         steps: Int = rows[1:] - rows[:-1]
         is_plain = rows[0].min() > 0 and rows[-1].min() > 0 and steps.view(np.uint64).max() <= self._rule.max_step
-        return steps[1:-1] if is_plain else None
+        return steps[1:] if is_plain else None
 
     def set_begin(self, columns: Columns, state: Int, *, force: bool = False, compare: bool = True) -> Changes:
         """Set the state before row 0 of some columns, ascending, i8[5, n]; recompute and write the cells that follow from it.
