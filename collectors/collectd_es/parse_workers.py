@@ -8,6 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,15 +115,15 @@ class Parsing:
         self._processes = ExitStack()
         self._files = self._processes.enter_context(closing(FilesInMemory()))
         self._pool: ProcessPoolExecutor | None = None
+        # In a thread: a Ctrl-C, which the main thread takes, must not find a process half started.
+        self._starting = Thread(target=self._start)
 
     def start(self, paths: Sequence[Path]) -> None:
         """Start the processes if a file will need them: they take a third of a second, in which other things can be done."""
         # What fails here fails again when the files are parsed, and is reported then.
         with suppress(OSError):
             if any(self._is_large(path) for path in paths):
-                pool = self._started()
-                for _ in range(self._workers):
-                    pool.submit(os.getpid)
+                self._starting.start()
 
     def parsed(self, path: Path, on_read: Callable[[int], None]) -> Iterator[Samples]:
         """Yield the samples of a file's pages. on_read: called with the number of bytes read.
@@ -148,13 +149,28 @@ class Parsing:
 
     def close(self) -> None:
         """End the processes."""
+        self._wait_for_start()
         self._processes.close()
 
     def _is_large(self, path: Path) -> bool:
         return self._workers > 0 and path.stat().st_size >= MIN_BYTES_FOR_WORKERS
 
-    # They read the pieces of a plain file themselves, which is cheaper than sending them. They end with this process.
+    def _start(self) -> None:
+        with suppress(OSError):
+            pool = self._made()
+            for _ in range(self._workers):
+                pool.submit(os.getpid)
+
+    def _wait_for_start(self) -> None:
+        if self._starting.ident is not None:
+            self._starting.join()
+
     def _started(self) -> ProcessPoolExecutor:
+        self._wait_for_start()
+        return self._made()
+
+    # They read the pieces of a plain file themselves, which is cheaper than sending them. They end with this process.
+    def _made(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = self._processes.enter_context(processes(self._workers, _begin, self._rules))
         return self._pool
