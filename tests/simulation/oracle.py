@@ -17,7 +17,7 @@ from tokiod.archive.layout import daily
 from tokiod.simulator import oracle
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.hdf5_input import attribute, whole
-from tokiod.tts.layout import OWN, form_of
+from tokiod.tts.layout import OWN, column_names, form_of
 from tokiod.tts.schema import ABSENT, missing
 from tokiod.window import Calendar, Window, iso
 from tokiod.window_data import Collected, WindowMeta
@@ -194,7 +194,8 @@ def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, 
     """Each sealed file has the bytes of one that an undisturbed run makes of the same samples; return how many there are. Raises Wrong.
 
     A day without any sample makes a dataset if a window of it is stored: it may be recorded as empty instead. Then a counter has a
-    dataset, for the state in which its day begins, if the day before was collected after the file was made.
+    dataset, for the state in which its day begins, if the day before was collected after the file was made, or if the file was made of
+    that of the day before: with the columns that are recent there.
     """
     calendar, clock = Calendar(config.timezone), FakeClock(0.0)
 
@@ -235,10 +236,13 @@ def _collected(source: Source, window: Window, extent: Extent = "whole") -> Coll
 
 
 def _joined_only(collected: Collected, made: Path) -> Collected:
-    """Return a window without samples with only the counters that a made file has."""
+    """Return a window without samples with only the counters, and their columns, that a made file has."""
     try:
         with h5py.File(made, "r", locking=False) as file:
-            return replace(collected, batches=[batch for batch in collected.batches if batch.form == "counter" and batch.dataset in file])
+            counters = [batch for batch in collected.batches if batch.form == "counter" and batch.dataset in file]
+            names = {batch.dataset: set(column_names(file[batch.dataset])) for batch in counters}
+            batches = [replace(one, columns=tuple(name for name in one.columns if name in names[one.dataset])) for one in counters]
+            return replace(collected, batches=batches)
     except FileNotFoundError:
         return replace(collected, batches=[])
 
