@@ -134,7 +134,8 @@ path, data, files = Path(sys.argv[1], "file"), np.zeros(1), Files()
 fd = os.open(path, os.O_RDWR | os.O_CREAT)
 arguments = {
     "open": (path,), "create": (path,), "write": (fd, b"x"), "pwrite": (fd, data, 0), "pread_into": (fd, data, 0),
-    "allocate": (fd, 8), "rename": (path, path), "unlink": (path,), "listdir": (path.parent,), "free_space": (path.parent,),
+    "allocate": (fd, 8), "rename": (path, path), "link": (path, path.parent / "other"), "unlink": (path,),
+    "listdir": (path.parent,), "free_space": (path.parent,),
     "fsync_directory": (path.parent,), "make_directory": (path.parent,), "stat": (path,),
 }
 for name, operation in vars(Files).items():
