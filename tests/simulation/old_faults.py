@@ -79,7 +79,7 @@ def first_failure(fault: Fault, seeds: range, jobs: int) -> str:
     )
     if alone.returncode:
         raise RuntimeError(f"seed {seed} fails without {fault.name} too")
-    # Of an exception that nobody caught, the last line says what it is.
+    # Of an exception that ends the simulation, the last line says what it is.
     begin, *rest = text.splitlines()
     return " ".join([begin, *rest[-1:]])[:300]
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
 
 
+EMPTY_IN_BACKFILL = "the source had no record of it when it was backfilled"
+"""Why the ledger has a window as empty that a backfill collected."""
+
+
 # An answer without records has two causes: nothing happened, or the query is for the wrong index, file system or host, and the records are
 # somewhere else. Only what the source returns next can tell which. So once a source has returned nothing for `empty_after`, its empty
 # windows are kept apart and are queried again when a window with records comes. Windows older than records that came since the source
@@ -21,11 +25,6 @@ if TYPE_CHECKING:
 # What a backfill found empty then is mostly out of the reach of polling, so another backfill queries it when the silence has ended.
 # With a clock that is ahead there is a third cause: a source has no records of a time that has not come. So an empty window is kept apart,
 # too, until its time has certainly passed, and a span after the present is no silence.
-
-EMPTY_IN_BACKFILL = "the source had no record of it when it was backfilled"
-"""Why the ledger has a window as empty that a backfill collected."""
-
-
 class Silence:
     """The silence of one polled source: the span until now without any record. Methods raise LedgerError.
 
