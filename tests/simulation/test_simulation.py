@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import itertools
 import random
 import sqlite3
 from dataclasses import replace
@@ -19,7 +18,7 @@ from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, Event, Plan
-from tests.simulation.site import OPERATIONS, Site, play
+from tests.simulation.site import Site, play
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.live.files import put_in_place
@@ -150,23 +149,6 @@ def test_a_process_may_end_only_because_of_an_error_that_was_injected(tmp_path):
         Ledger.open_readonly(tmp_path / "other.sqlite3")
     assert is_injected(injected.value)
     assert not is_injected(real.value)
-
-
-def kills_at(operation: str, count: int) -> tuple[Event, ...]:
-    """Return kills at an operation, one for each window of half an hour."""
-    numbers = (number for number in itertools.count() if random.Random(number).choice(OPERATIONS) == operation)
-    return tuple(
-        Event(100.0 + 1800.0 * i, "kill writer at a kind of operation", number) for i, number in zip(range(count), numbers, strict=False)
-    )
-
-
-def test_a_torn_window_of_a_source_without_a_past_does_not_count_as_stored(monkeypatch):
-    plan = replace(NIGHT, seed=3, hours=9.0, step=900, window=1800, has_momentary=True, events=kills_at("pwrite", 17))
-    outcome = play(plan)
-    assert not outcome.wrong
-    assert outcome.counts["momentary samples compared"] > 50
-    monkeypatch.setattr("tokiod.writer.proven_windows.Columns.torn", lambda _: [])
-    assert any("is stored, and fullness/bytes" in play(replace(plan, seed=seed)).wrong for seed in range(3))
 
 
 def test_a_frame_that_zeromq_would_refuse_is_found(monkeypatch):

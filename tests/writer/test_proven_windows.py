@@ -1,5 +1,6 @@
 """What the cells of real files prove, held against a slow reference that looks at every cell."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,7 @@ def sampled(dataset, rows):
 
 
 def torn_by_hand(held):
-    """Return (day, row) where a column of the gauge lacks the number of one step alone, and has those around it or is at the end.
+    """Return (day, row) where a column of the gauge lacks the numbers of three steps at most, and has those around them or is at the end.
 
     Steps are of an hour; those without any number don't count.
     """
@@ -40,8 +41,9 @@ def torn_by_hand(held):
     steps = [(day, row) for day in sorted(filled) for row in sorted(filled[day])]
     found = set()
     for name in {name for _, dataset, name in held if dataset == model.GAUGE}:
-        has = [row in held.get((day, model.GAUGE, name), ()) for day, row in steps]
-        found |= {step for i, step in enumerate(steps) if i and has[i - 1] and not has[i] and (i + 1 == len(steps) or has[i + 1])}
+        has = "".join(".#"[row in held.get((day, model.GAUGE, name), ())] for day, row in steps)
+        for gap in re.finditer(r"(?<=#)\.{1,3}(?!\.)", has):
+            found |= set(steps[gap.start() : gap.end()])
     return found
 
 

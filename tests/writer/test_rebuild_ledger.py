@@ -20,6 +20,8 @@ from tokiod.writer.rebuild_ledger import LOST_REASON, UNTRUSTED_SECONDS
 
 SURE = 1 + UNTRUSTED_SECONDS // HOUR
 """Hours at the end that are asked for again: the last difference has no second sample yet, and the hour before it is not believed."""
+DOUBTED = UNTRUSTED_SECONDS // HOUR
+"""Hours at the end of a source without a past that are lost."""
 
 
 @pytest.fixture
@@ -184,7 +186,7 @@ def test_a_rebuilding_that_was_killed_begins_again(site, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             one.start()
     with closing(one.start()) as ledger:
-        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(5, 8), LOST_REASON)]
+        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(5 - DOUBTED, 8), LOST_REASON)]
 
 
 def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_behind_it_lost_with_the_reason(site):
@@ -194,10 +196,10 @@ def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_beh
         one.store(ledger, 33, 52)
     one.at(53).lose()
     with closing(one.start()) as ledger:
-        assert one.stored(ledger) == [(2, 30), (33, 52)]
+        assert one.stored(ledger) == [(2, 30), (33, 52 - DOUBTED)]
         assert [(row.window, row.state, row.error) for row in ledger.unstored("past")] == [
             (hours(30, 33), "lost", LOST_REASON),
-            (hours(52, 53), "lost", LOST_REASON),
+            (hours(52 - DOUBTED, 53), "lost", LOST_REASON),
         ]
         # So it stays when the collectors come, who expect such a source from now on.
         assert ledger.register(one.config.source[0], model.EPOCH + 53 * HOUR) == model.EPOCH + 2 * HOUR
@@ -211,14 +213,15 @@ def test_of_a_source_without_a_past_that_an_old_copy_knows_the_files_are_looked_
         ledger.register(one.config.source[0], model.EPOCH)
         ledger.lost("past", hours(4, 5), "Past", "it was down", 0.0)
     shutil.copy(one.path, tmp_path / "copy")
-    for hour in (5, 6):
+    for hour in (5, 6, 7):
         with closing(one.at(hour).start()) as ledger:
             one.store(ledger, hour, hour + 1)
     one.lose()
     shutil.copy(tmp_path / "copy", one.path)
-    with closing(one.at(8).start()) as ledger:
-        assert one.stored(ledger) == [(0, 4), (5, 7)]
-        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(4, 5), "it was down"), (hours(7, 8), LOST_REASON)]
+    with closing(one.at(9).start()) as ledger:
+        assert one.stored(ledger) == [(0, 4), (5, 8 - DOUBTED)]
+        lost = [(row.window, row.error) for row in ledger.unstored("past")]
+        assert lost == [(hours(4, 5), "it was down"), (hours(8 - DOUBTED, 9), LOST_REASON)]
 
 
 def test_a_rebuilding_that_is_killed_between_two_sources_begins_again(site, monkeypatch):
@@ -295,41 +298,27 @@ def test_a_ledger_of_before_there_were_stamps_is_believed(site):
         assert (one.stored(ledger), logs) == ([(0, 5)], [])
 
 
-@pytest.mark.parametrize("ahead", [[], [(1000, 1001)]], ids=["", "the clock was ahead before"])
-def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past(site, ahead):
-    one = site(Now())
-    with closing(one.start()) as ledger:
-        one.store(ledger, 0, 23)
-        ledger.store([StoredEntry(WindowMeta("past", "lmt", "fs", hours(*edges)), 1) for edges in ahead], 0.0)
-        with closing(model.sink_in(one.directory)) as sink:
-            for hour in (23, 24):
-                sink.apply(model.window(SAMPLES, hour, hour + 1))
-            assert sink.commit() == []
-    with capture_logs() as logs, closing(one.at(27).start()) as ledger:
-        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25), *ahead], [])
-        assert ledger.known_files(one.directory).at(one.directory / "2018-01-30" / "fs.hdf5")
-    assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
-
-
-@pytest.mark.parametrize(
-    ("hour", "is_rebuilt"), [(23, False), (24, False), (23, True), (24, True)], ids=["day", "midnight", "lost", "lost, midnight"]
-)
-def test_a_window_of_a_source_without_a_past_that_a_kill_tore_is_not_called_stored(site, hour, is_rebuilt):
+@pytest.mark.parametrize("hour", [23, 24], ids=["day", "midnight"])
+@pytest.mark.parametrize("names", [model.NAMES, model.NAMES[:1]], ids=["whole", "torn"])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_window_of_a_source_without_a_past_counts_as_stored_only_where_the_ledger_says_so(site, hour, names, is_away):
+    """A component that was away in the window before lacks a number as one that a kill tore off does."""
     one = site(Now(filled=(model.GAUGE,)))
     with closing(one.start()) as ledger:
-        one.store(ledger, 0, hour)
+        one.store(ledger, 0, hour - 1)
+        one.store(ledger, hour - 1, hour, {name: SAMPLES[name] for name in (model.NAMES[:1] if is_away else model.NAMES)})
         with closing(model.sink_in(one.directory)) as sink:
-            sink.apply(model.window({model.NAMES[0]: SAMPLES[model.NAMES[0]]}, hour, hour + 1))
+            sink.apply(model.window({name: SAMPLES[name] for name in names}, hour, hour + 1))
             assert sink.commit() == []
-    if is_rebuilt:
-        one.lose()
     with closing(one.at(hour + 3).start()) as ledger:
-        assert one.stored(ledger) == [(0, hour)]
-        lost = [(row.window, row.state) for row in ledger.unstored("past")]
-        assert lost == ([(hours(hour, hour + 3), "lost")] if is_rebuilt else [])
+        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, hour)], [])
+    one.lose()
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger)[-1][1] <= hour
+        assert ledger.unstored("past")[-1].state == "lost"
 
 
-@pytest.mark.parametrize("more", [1, 5])
+@pytest.mark.parametrize("more", [2, 6])
 @pytest.mark.parametrize("pause", [0, 30])
 def test_a_torn_window_stays_lost_in_a_ledger_that_is_rebuilt_long_after(site, more, pause):
     """The daemon may have been down after it, for longer than a column may lack numbers."""
@@ -343,8 +332,10 @@ def test_a_torn_window_stays_lost_in_a_ledger_that_is_rebuilt_long_after(site, m
         one.store(ledger, after, after + more)
     one.lose()
     with closing(one.at(after + more).start()) as ledger:
-        assert one.stored(ledger) == [(0, torn), (after, after + more)]
-        assert [(row.window, row.state) for row in ledger.unstored("past")] == [(hours(torn, after), "lost")]
+        newest = after + more - DOUBTED
+        assert one.stored(ledger) == [(0, torn), (after, newest)]
+        lost = [(row.window, row.state) for row in ledger.unstored("past")]
+        assert lost == [(hours(torn, after), "lost"), (hours(newest, newest + DOUBTED), "lost")]
 
 
 def test_a_window_that_an_old_copy_calls_stored_stays_so_without_a_component(site, tmp_path):

@@ -89,7 +89,6 @@ SENTENCES = {
     "jobs.merged": "{files} files of job rows were merged into {path}",
     "jobs.not_merged": "the job rows of {path} could not be merged, {reason}: {error}",
     "jobs.removed": "the job rows of {path} were removed: {reason}",
-    "ledger.completed": "the ledger records {seconds} s more, of which nothing can be asked",
     "ledger.failed": "the ledger can't be read or written: {error}",
     "ledger.file_skipped": "{path} proves nothing for the ledger: {error}",
     "ledger.lost": "the ledger {path} was lost: {reason}",

@@ -4,7 +4,7 @@ For a replayable source, a window is proven when each of its steps holds a numbe
 in a sealed file, in the narrowest dataset of every group, and its hour in the others. Windows that a source leaves empty are thus not
 proven and are queried again: that costs queries, never cells. For a source that is not replayable, any number in a window proves it,
 because the source can't be queried again; but a kill, a power loss or a failed write may have torn it. So a window is torn where a column
-has no number in steps in which others have one, an hour of such steps at most: until it is back, or up to the newest number.
+has no number in steps in which others have one, an hour or three of such steps at most: until it is back, or up to the newest number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tokiod.tts.sealed.chunks import pack
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-TORN_SECONDS = 3600
-"""Of steps with numbers, in which a column may lack them because windows were torn. A component that is away for longer was away."""
+TORN_SECONDS, TORN_STEPS = 3600, 3
+"""Of steps with numbers, the longer of the two, in which a column may lack them because windows were torn: the component may have been away
+just before, too. One that is away for longer was away."""
 BLOCK_SECONDS = 4 * 3600
 """How much of a dataset is in memory at once: four rows of a sealed file's chunks."""
 NEVER = -(1 << 60)
@@ -64,7 +65,7 @@ class Columns:
     """Which steps of a source without a past are torn: what its columns hold, day after day, the oldest first."""
 
     def __init__(self, step: int) -> None:
-        self._most = max(1, TORN_SECONDS // step)
+        self._most = max(TORN_STEPS, TORN_SECONDS // step)
         self._held: list[int] = []
         self._last: dict[tuple[str, str], int] = {}
         self._torn: set[int] = set()
@@ -97,25 +98,21 @@ class Columns:
         return [self._held[i] for i in sorted(self._torn.union(*(range(last + 1, end) for last in set(ending))))]
 
 
-def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = None, since: float | None = None) -> Proof:
-    """Read the files of the days from `since` to `now`, epoch seconds; by default for all polled sources and the longest retention.
+def proof(config: Config, now: float) -> Proof:
+    """Read the files of the days within the longest retention before `now`, epoch seconds, for all polled sources.
 
     A file that can't be read, or that tokiod did not make, proves nothing; no file proves a window that has not begun.
     """
-    if sources is None:
-        sources = [source for source in config.source if source.polled]
-    if since is None:
-        since = now - max((int(source.retention) for source in sources), default=0)
+    sources = [source for source in config.source if source.polled]
+    since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources}, {source.name: Ranges() for source in sources})
     calendar, columns = Calendar(config.timezone), {source.name: Columns(source.step) for source in sources if not source.replayable}
-    days = list(_days(calendar, now, since))
-    before = [calendar.day(days[-1].start - 1)] if days and columns else []
-    for day in [*before, *reversed(days)]:
+    for day in reversed(list(_days(calendar, now, since))):
         for system in dict.fromkeys(source.system for source in sources):
             file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
-            of = [one for one in sources if one.system == system and (day not in before or one.name in columns)]
+            of = [one for one in sources if one.system == system]
             windows = _read_file(file, day, of, columns, now)
-            if windows is not None and day not in before:
+            if windows is not None:
                 found.files.append(file)
                 _note(found, windows)
     for source in sources:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 UNTRUSTED_SECONDS = 3600
-"""The newest part of a source's data that proves nothing: a power loss may have torn what was just written."""
-DAY_SECONDS = 86400
-LOST_REASON = "the ledger was lost and the files do not hold all of it"
+"""The newest part of a source's data that proves nothing: a kill or a power loss may have torn what was just written."""
+LOST_REASON = "the ledger was lost and the files do not prove all of it"
 
 
 def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
@@ -50,26 +49,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
         if found.files:
             seconds = round(time.monotonic() - begun, 3)
             log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=len(found.files), windows=found.windows)
-    else:
-        for source in (source for source in config.source if source.polled and not source.replayable):
-            _complete_tail(config, ledger, source, clock.time())
     ledger.generation.advance(clock.time())
-
-
-def _complete_tail(config: Config, ledger: Ledger, source: SourceConfig, now: float) -> None:
-    """Record the windows that are in the files after the newest one of a trusted ledger: a kill came before they were recorded.
-
-    A replayable source is queried for them again; of other sources they would count as lost.
-    """
-    # A clock that was ahead left windows of the future.
-    newest = max((end for start, end in ledger.stored(source.name) if start <= now), default=int(now - DAY_SECONDS))
-    found = proof(config, now, [source], newest)
-    tail = found.stored[source.name]
-    tail.remove(0, newest)
-    if tail:
-        ledger.known_files(config.archive.root).add(found.files)
-        ledger.store(_entries(source, tail, Calendar(config.timezone)), now)
-        log.info("ledger.completed", source=source.name, seconds=tail.total)
 
 
 def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
@@ -79,9 +59,8 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
     _forget_unproven(ledger, source, found, (since, until), now)
     stored, known = found.stored[name], ledger.stored(name)
-    if source.replayable:
-        newest = max((end for _, end in stored), default=0)
-        stored.remove(calendar.window(newest - UNTRUSTED_SECONDS, source.window).start, newest)
+    newest = max((end for _, end in stored), default=0)
+    stored.remove(calendar.window(newest - UNTRUSTED_SECONDS, source.window).start, newest)
     for start, end in known:
         stored.remove(start, end)
     ledger.store(_entries(source, stored, calendar), now)
