@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+from bisect import bisect
 from contextlib import closing
 from dataclasses import replace
 
@@ -303,6 +304,30 @@ def test_the_samples_that_the_first_differences_of_a_span_need_are_collected(scr
     scripted.store(minutes(-1000, 1000))
     for span in (minutes(400, 500), minutes(399, 460), minutes(449, 451), minutes(440, 450), minutes(390, 400)):
         assert scripted.verify(span)[0] == [], span
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(lambda minute: (2000 + minute, 0, 0, None, 5000)[bisect([300, 390, 420, 1500], minute)], id="zeros, the base before"),
+        pytest.param(lambda minute: (2000 + minute, 5, None, 5000)[bisect([388, 389, 1500], minute)], id="a dip, the base before"),
+        pytest.param(lambda minute: (2000 + minute, None, 5000)[bisect([300, 1500], minute)], id="away"),
+        pytest.param(lambda minute: (2000 + minute, None, 0, 5000)[bisect([300, 1500, 1501], minute)], id="away, then zero"),
+    ],
+)
+@pytest.mark.parametrize("end", [1500, 1501, 1502, 1600, 3000])
+def test_the_samples_that_differences_of_the_second_day_need_are_collected(scripted, column, end):
+    scripted.collector.columns["OST0001"] = column
+    scripted.store(minutes(-1000, 3100))
+    assert scripted.verify(minutes(400, end))[0] == []
+
+
+def test_for_a_counter_that_stays_zero_on_two_days_a_few_steps_before_the_span_are_collected(scripted):
+    scripted.collector.columns["OST0001"] = lambda _: 0
+    scripted.store(minutes(-1000, 3100))
+    scripted.collector.asked.clear()
+    scripted.verify(minutes(400, 3000))
+    assert min(scripted.collector.asked).start == minutes(388, 389).start
 
 
 @pytest.mark.parametrize("back", [1440, 450], ids=["at midnight", "in the day"])

@@ -98,18 +98,25 @@ class ScratchArchive:
         """Close the files."""
         self._sink.close()
 
-    def needs_earlier_samples(self, start: int, end: int) -> bool:
-        """Return whether samples from before this archive could change a difference in [start, end); the day of `start` is collected."""
-        day = self._source.calendar.day(start)
-        continues = end > day.end
-        if (path := self.path(day)) is None:
-            return continues
+    def needs_earlier_samples(self, start: int) -> bool:
+        """Return whether samples from before this archive could change a difference from `start` on; its day and the next are collected."""
+        calendar = self._source.calendar
+        day = calendar.day(start)
         with ExitStack() as stack:
-            file = stack.enter_context(closing(LiveFile.open(path, UNSYNCED)))
-            before = self.path(self._source.calendar.day(day.start - 1)) if file.spec.start == day.start > self._span.start else None
-            lead = None if before is None else stack.enter_context(closing(LiveFile.open(before, UNSYNCED)))
+            before, file, after = (self._file(stack, one) for one in (calendar.day(day.start - 1), day, calendar.day(day.end)))
+            if file is None:
+                return after is not None
+            if after is not None and not set(after.raw) <= set(file.raw):
+                return True
             rows = (start - file.spec.start) // self._source.config.step
-            return any(_is_unsure(raw, rows, None if lead is None else lead.raw.get(name), continues) for name, raw in file.raw.items())
+            return any(
+                _is_unsure(raw, rows, None if before is None else before.raw.get(name), None if after is None else after.raw.get(name))
+                for name, raw in file.raw.items()
+            )
+
+    def _file(self, stack: ExitStack, day: Day) -> LiveFile | None:
+        path = self.path(day) if day.end > self._span.start else None
+        return None if path is None else stack.enter_context(closing(LiveFile.open(path, UNSYNCED)))
 
     async def _collected(self, window: Window) -> Collected:
         """Collect a window, with several attempts where the source is busy."""
@@ -136,25 +143,28 @@ def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
     return slot
 
 
-def _is_unsure(raw: Matrix, lead: int, before: Matrix | None, continues: bool) -> bool:  # noqa: FBT001 - a state, not an option
+def _is_unsure(raw: Matrix, lead: int, before: Matrix | None, after: Matrix | None) -> bool:
     """Return whether a column's differences may depend on samples before those that were collected.
 
-    lead: rows of the file before those that matter. before: the samples of the day before, if its last steps were collected.
-    continues: the days after the file matter too. See tokiod.tts.counters.difference_rule about anchors.
+    lead: rows of the file before those that matter. before, after: the samples of the day before, if its last steps were collected, and of
+    the day after. See tokiod.tts.counters.difference_rule about anchors.
     """
-    head = raw.read(0, lead)
+    columns = raw.columns if after is None else tuple(dict.fromkeys((*raw.columns, *after.columns)))
+    head = aligned(raw.read(0, lead), raw.columns, columns)
     is_known, is_sampled = is_anchored(head), (head != ABSENT).any(axis=0)
     if before is not None:
         # Its last row is that of the next day's first sample, which is in the head, or is the first sample that matters.
-        tail = aligned(before.read(0, before.rows - 1), before.columns, raw.columns)
+        tail = aligned(before.read(0, before.rows - 1), before.columns, columns)
         is_known, is_sampled = is_known | is_anchored(tail), is_sampled | (tail != ABSENT).any(axis=0)
-    present, nonzero = _seen(raw, lead)
-    return bool((~is_known & (nonzero | (~is_sampled & (present | continues)))).any())
+    highest = aligned(_highest(raw, lead), raw.columns, columns)
+    if after is not None:
+        highest = np.maximum(highest, aligned(_highest(after, 0), after.columns, columns))
+    return bool((~is_known & ((highest > 0) | (~is_sampled & (highest == 0)))).any())
 
 
-def _seen(raw: Matrix, first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which columns have a sample from a row of the day on, and which have one that is not zero."""
-    highest = np.full(raw.width, ABSENT)
+def _highest(raw: Matrix, first: int) -> NDArray[np.int64]:
+    """Return the largest sample of each column from a row on, i8[1, columns]; ABSENT without one."""
+    highest = np.full((1, raw.width), ABSENT)
     for start in range(first, raw.rows, READ_ROWS):
         np.maximum(highest, raw.read(start, min(start + READ_ROWS, raw.rows)).max(axis=0), out=highest)
-    return highest >= 0, highest > 0
+    return highest

@@ -88,8 +88,11 @@ class Verification:
             ):
                 comparison = _Comparison(self, scratch, stored, whole, verified)
                 await comparison.collect(Window(start, days[0].end), since=span.start)
-                await comparison.close(days[0])
-                if start == starts[-1] or not scratch.needs_earlier_samples(span.start, span.end):
+                # No difference of later days is taken from a sample before the span.
+                for day in days[1:2]:
+                    await comparison.collect(day, since=day.start)
+                await comparison.close(days[:2][-1])
+                if start == starts[-1] or not scratch.needs_earlier_samples(span.start):
                     async for differing in comparison.compare_days(days):
                         yield differing
                     return
@@ -128,9 +131,9 @@ class _Comparison:
         return self.verification.ledger.counts(self.verification.source.config.name)
 
     async def compare_days(self, days: list[Window]) -> AsyncIterator[WindowDifferences]:
-        """Yield the windows that differ, day by day; the first day has been collected and closed."""
+        """Yield the windows that differ, day by day; the first two days have been collected and closed."""
         for i, day in enumerate(days):
-            if i:
+            if i > 1:
                 await self.collect(day, since=day.start)
                 await self.close(day)
             self._compare(day)
