@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -26,8 +27,6 @@ from tests.bench.__main__ import PARTS
 
 LIMIT = 1.05
 ROOT = Path(__file__).parents[2]
-NEW_PARTS = {"reading"}
-"""Parts that 7988c9c does not have."""
 
 Figures = dict[str, list[tuple[float, float | None]]]
 """What each row measured in each round: its figure, and its ratio to the floor, if it has one."""
@@ -37,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=sorted(PARTS.keys() - NEW_PARTS), action="append")
+    parser.add_argument("--only", choices=sorted(PARTS), action="append")
     arguments = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="tokiod-against-") as directory:
@@ -45,16 +44,27 @@ def main() -> int:
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(old), arguments.commit], cwd=ROOT, check=True)
         try:
             before, after, units = defaultdict(list), defaultdict(list), {}
+            older = parts_of(old)
+            if missing := set(arguments.only or ()) - older:
+                raise SystemExit(f"{arguments.commit} has no benchmark of {', '.join(sorted(missing))}")
             for number in range(arguments.rounds):
-                for part in arguments.only or [part for part in PARTS if part not in NEW_PARTS]:
+                for part in arguments.only or [part for part in PARTS if part in older]:
                     turns = [(old, before), (ROOT, after)]
                     for tree, figures in turns if number % 2 == 0 else reversed(turns):
-                        with console.status(f"round {number + 1}: {part} of {'now' if tree == ROOT else arguments.commit}"):
+                        begun, what = time.monotonic(), f"round {number + 1}: {part} of {'now' if tree == ROOT else arguments.commit}"
+                        with console.status(what):
                             units |= measure(tree, part, figures, Path(directory))
+                        print(f"{what}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
     slower = report(console, before, after, units)
     return int(slower > 0)
+
+
+def parts_of(tree: Path) -> set[str]:
+    """Return the parts of a tree's benchmarks."""
+    command = [sys.executable, "-c", "from tests.bench.__main__ import PARTS; print(*PARTS)"]
+    return set(subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout.split())
 
 
 def measure(tree: Path, part: str, figures: Figures, directory: Path) -> dict[str, str]:
