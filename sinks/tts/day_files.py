@@ -331,6 +331,7 @@ class DayFiles:
 
         The failure of a rewrite that a window waits for is left for that window, which may never come again: for a while.
         """
+        self.rewrites.release()
         for pending in self.rewrites.done():
             if not pending.is_left_to_window(self.clock.monotonic()):
                 try:

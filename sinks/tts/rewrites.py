@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from sinks.tts.rewrite_worker import Executor, Job
     from tokiod.archive.layout import FileSlot
+    from tokiod.tts.live.create import Pause
     from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.rewrite import Rewrite
 
@@ -53,6 +55,7 @@ class RewriteQueue:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._pending: dict[Path, PendingRewrite] = {}
+        self._replaced: list[Rewrite] = []
 
     def at(self, path: Path) -> PendingRewrite | None:
         """Return the rewrite of a file that is in progress."""
@@ -87,7 +90,10 @@ class RewriteQueue:
         return [pending for pending in self._pending.values() if pending.job.is_done()]
 
     def finish(self, pending: PendingRewrite) -> LiveFile | None:
-        """Put the new file in place and return it, opened; None if it is sealed. Raises what the work raised, and OSError."""
+        """Put the new file in place and return it, opened; None if it is sealed. The replaced one stays open until release().
+
+        Raises what the work raised, and OSError.
+        """
         del self._pending[pending.slot.path]
         try:
             pending.job.result()
@@ -97,7 +103,15 @@ class RewriteQueue:
             pending.rewrite.abandon()
             raise
         pending.stage.end()
+        self._replaced.append(pending.rewrite)
         return made
+
+    # Not by finish(): while the system frees the blocks of a day's file, the sync of the new one's name waits.
+    def release(self) -> None:
+        """Begin to close the files that were replaced, next to the windows: it takes 0.2 s for a gigabyte."""
+        for rewrite in self._replaced:
+            self._executor.submit(partial(_release, rewrite), urgent=True)
+        self._replaced.clear()
 
     def cancel(self, path: Path) -> None:
         """Cancel the rewrite of a file, if there is one, and remove its temporary file."""
@@ -110,4 +124,9 @@ class RewriteQueue:
         """Cancel all rewrites."""
         for path in list(self._pending):
             self.cancel(path)
+        self.release()
         self._executor.close()
+
+
+def _release(rewrite: Rewrite, _pause: Pause) -> None:
+    rewrite.release()

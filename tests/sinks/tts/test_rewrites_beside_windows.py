@@ -1,8 +1,10 @@
 """Windows go on into a file while its successor is made beside it: nothing is lost, whatever comes when, and whoever is killed."""
 
+import os
 import random
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import archive_model as model
 import pytest
@@ -215,6 +217,55 @@ def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
     assert right(tmp_path, NAMES)
 
 
+def grow_and_seal(sink, executor):
+    """Yield after each rewrite that replaced an open file."""
+    store(sink, 0, 4)
+    assert is_busy(sink, 4, 6, tuple(SAMPLES))
+    executor.run_all()
+    store(sink, 4, 6, tuple(SAMPLES))
+    yield
+    assert sink.seal("fs", model.EPOCH)
+    executor.run_all()
+    assert sink.run_maintenance()[-1] == FileChange("sealed", path(sink))
+    yield
+
+
+def replaced_files(directory):
+    """Return the files below a directory that this process has open, and that are in it no more."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    names = [os.readlink(link) for link in links]  # noqa: PTH115 - they are no paths
+    return [name for name in names if name.startswith(str(directory)) and name.endswith("fs.hdf5 (deleted)")]
+
+
+def test_no_window_waits_while_the_system_frees_the_blocks_of_a_replaced_file(tmp_path):
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
+    assert is_busy(sink, 0, 4, NAMES)
+    executor.run_all()
+    for _ in grow_and_seal(sink, executor):
+        assert (len(replaced_files(tmp_path)), executor.waiting) == (1, [])
+        sink.run_maintenance()
+        assert len(replaced_files(tmp_path)) == 1
+        executor.run_all()
+        assert replaced_files(tmp_path) == []
+    sink.close()
+
+
+def test_a_sink_closes_replaced_files_before_it_ends(tmp_path):
+    sink = opened(tmp_path, "threads")
+    while True:
+        try:
+            store(sink, 0, 4)
+            break
+        except Refusal:
+            time.sleep(0.01)
+    assert sink.seal("fs", model.EPOCH)
+    while not sink.run_maintenance():
+        time.sleep(0.01)
+    sink.close()
+    assert replaced_files(tmp_path) == []
+
+
 def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_path):
     executor = ManualExecutor()
     sink = opened(tmp_path, executor)
@@ -235,6 +286,7 @@ def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_p
     for name in NAMES:
         assert filled(held(tmp_path))[0, COUNTER, name] == model.expected(SAMPLES, 2)[0, COUNTER, name]
         assert filled(held(tmp_path))[1, COUNTER, name] == model.expected(SAMPLES, 2)[1, COUNTER, name]
+    executor.run_all()
     sink.prepare("fs", tomorrow.start)
     assert executor.waiting == []
 

@@ -48,9 +48,14 @@ class Rewrite(Protocol):
     def finish(self) -> LiveFile | None:
         """Rename it and return it, opened; None for a sealed file. Raises OSError; then the old file is in place: call abandon().
 
-        The new name may not be durable yet; the next commit of the live file syncs it. If a power loss takes the name of a sealed file
-        back, the live one is there again, with the same content, and is sealed again.
+        The old file is in no directory any more, and still open: call release(). The new name may not be durable yet; the next commit of
+        the live file syncs it. If a power loss takes the name of a sealed file back, the live one is there again, with the same content,
+        and is sealed again.
         """
+        ...
+
+    def release(self) -> None:
+        """Close the file that finish() replaced, in any thread. The system gives its blocks free meanwhile: 0.2 s for a gigabyte."""
         ...
 
     def abandon(self) -> None:
@@ -67,6 +72,9 @@ class _TemporaryFile:
         self._before = before
         self._temporary = temporary_path(path)
         self._made: LiveFile | None = None
+
+    def release(self) -> None:
+        """Do nothing: no open file was replaced."""
 
     def abandon(self) -> None:
         if self._made is not None:
@@ -208,7 +216,7 @@ class GrowFile(_TemporaryFile):
         self._build(self._plan, pause, [name for name, matrix in wider.items() if matrix.counter and matrix != known.get(name)])
 
     def finish(self) -> LiveFile:
-        """Copy the rows that were written since, and close the old file."""
+        """Copy the rows that were written since."""
         if self._made is None:
             raise RuntimeError(f"{self._path}: finish() before work()")
         self._live.check()
@@ -220,9 +228,11 @@ class GrowFile(_TemporaryFile):
                 block[:, : old.width] = old.read(start, stop)
                 new.write_rows(start, block)
         self._made.sync()
-        grown = self._renamed()
+        return self._renamed()
+
+    def release(self) -> None:
+        """Close the old file."""
         self._live.close()
-        return grown
 
     def abandon(self) -> None:
         """Remove the copy."""
@@ -272,10 +282,13 @@ class SealFile(_TemporaryFile):
             raise
 
     def finish(self) -> None:
-        """Replace the live file, and close it. Raises Overtaken, FileLost."""
+        """Replace the live file. Raises Overtaken, FileLost."""
         self._check_not_overtaken(None)
         self.live.check()
         self._rename()
+
+    def release(self) -> None:
+        """Close the live file."""
         self.live.close()
 
     def abandon(self) -> None:
@@ -304,10 +317,12 @@ def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) 
     growing = GrowFile(live, wider, created)
     try:
         growing.work(pause)
-        return growing.finish()
+        grown = growing.finish()
     except Exception:
         growing.abandon()
         raise
+    growing.release()
+    return grown
 
 
 def content_of(live: LiveFile) -> Content:
