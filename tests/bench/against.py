@@ -1,6 +1,6 @@
 """`make bench-against COMMIT=7988c9c`: the benchmarks of this tree and of an older commit, in turns in one run.
 
-    python -m tests.bench.against COMMIT [--rounds 3] [--only PART]...
+    python -m tests.bench.against COMMIT [--rounds 3] [--only PART]... [--figures FILE]
 
 Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it, by its
 ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs differ more from minute to minute than two
@@ -37,6 +37,9 @@ def main() -> int:
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=sorted(PARTS), action="append")
+    parser.add_argument(
+        "--figures", type=Path, help="write every figure to this file after each part, so that a run that is ended keeps them"
+    )
     arguments = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="tokiod-against-") as directory:
@@ -54,6 +57,8 @@ def main() -> int:
                         begun, what = time.monotonic(), f"round {number + 1}: {part} of {'now' if tree == ROOT else arguments.commit}"
                         with console.status(what):
                             units |= measure(tree, part, figures, Path(directory))
+                        if arguments.figures is not None:
+                            arguments.figures.write_text(json.dumps({"before": before, "after": after, "units": units}))
                         print(f"{what}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
@@ -91,8 +96,10 @@ def report(console: Console, before: Figures, after: Figures, units: dict[str, s
         if all(times):
             ratio = statistics.median(times[1]) / statistics.median(times[0])
         else:
-            ratio = best(before[what], is_rate=is_rate) / best(after[what], is_rate=is_rate)
-            ratio = ratio if is_rate else 1 / ratio
+            figures = [best(found[what], is_rate=is_rate) for found in (before, after)]
+            over, under = figures if is_rate else reversed(figures)
+            # What is zero, such as memory that does not grow, has no ratio.
+            ratio = over / under if under else float("nan")
         slower += ratio > LIMIT
         table.add_row(what, units[what], f"{one:.4g}", f"{other:.4g}", f"{ratio:.2f}", "SLOWER" if ratio > LIMIT else "")
     console.print(table)
