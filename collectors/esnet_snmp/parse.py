@@ -20,7 +20,7 @@ from collectors.esnet_snmp.datasets import DATASETS, is_name
 from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,9 +73,10 @@ def parse(body: bytes, source: str) -> Points:
     """Read an answer. Raises Transient for anything else: an HTML page, an incomplete answer."""
     try:
         answer = msgspec.json.decode(body, type=_Answer)
-    except msgspec.DecodeError:
+        times, rates = zip(*answer.data, strict=True) if answer.data else ((), ())
+        return _regular(times, rates, _interval(answer.agg))
+    except (msgspec.DecodeError, OverflowError):
         return _parse_leniently(body, source)
-    return Points.of(answer.data, _interval(answer.agg))
 
 
 def _parse_leniently(body: bytes, source: str) -> Points:
@@ -166,16 +167,16 @@ def _points(rates: Any) -> Points | None:
     """Parse the rates of one interface and direction; return None for anything but an object."""
     if isinstance(rates, msgspec.Raw):
         try:
-            return _regular(_REGULAR.decode(rates))
+            regular = _REGULAR.decode(rates)
+            return _regular(tuple(regular), tuple(regular.values()))
         except (msgspec.DecodeError, OverflowError):
             rates = _value(rates)
     return Points.of((_epoch(epoch), rate) for epoch, rate in rates.items()) if isinstance(rates, dict) else None
 
 
-def _regular(rates: dict[int, float | None]) -> Points:
-    """Return the points of rates that msgspec found to be numbers or null."""
-    time = np.fromiter(rates.keys(), np.float64, len(rates))
-    rate = np.fromiter((np.nan if rate is None else rate for rate in rates.values()), np.float64, len(rates))
+def _regular(times: Sequence[int], rates: Sequence[float | None], interval: int | None = None) -> Points:
+    """Return the points of times and rates that msgspec found to be numbers or null. Raises OverflowError for a time without end."""
+    time, rate = np.array(times, np.float64), np.array(rates, np.float64)  # null is NaN
     is_point = (time >= 0) & (time < MAX_EPOCH)
     dropped = Counter({
         MALFORMED: int(np.count_nonzero(~is_point)),
@@ -183,7 +184,7 @@ def _regular(rates: dict[int, float | None]) -> Points:
         INFINITE: int(np.count_nonzero(is_point & (rate == np.inf))),
     })  # fmt: skip
     known = is_point & (rate >= 0) & (rate < np.inf)
-    return Points(time[known].astype(np.int64), rate[known] + 0.0, None, +dropped)
+    return Points(time[known].astype(np.int64), rate[known] + 0.0, interval, +dropped)
 
 
 def _epoch(text: str) -> int | None:
