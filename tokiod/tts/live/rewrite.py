@@ -55,7 +55,7 @@ class Rewrite(Protocol):
         ...
 
     def release(self) -> None:
-        """Close the file that finish() replaced, in any thread. The system gives its blocks free meanwhile: 0.2 s for a gigabyte."""
+        """Close the file that finish() replaced, in any thread. The system frees its blocks meanwhile, for 0.2 s a gigabyte."""
         ...
 
     def abandon(self) -> None:
