@@ -175,7 +175,7 @@ def _points(rates: Any) -> Points | None:
 
 
 def _regular(times: Sequence[int], rates: Sequence[float | None], interval: int | None = None) -> Points:
-    """Return the points of times and rates that msgspec found to be numbers or null. Raises OverflowError for a time without end."""
+    """Return the points of times and rates that msgspec found to be numbers or null. Raises OverflowError for a number beyond float64."""
     time, rate = np.array(times, np.float64), np.array(rates, np.float64)  # null is NaN
     is_point = (time >= 0) & (time < MAX_EPOCH)
     dropped = Counter({
