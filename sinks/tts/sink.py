@@ -7,7 +7,6 @@ again, by a retry or after a kill, leaves the same files.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from tokiod.window import Window
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from sinks.tts.day_files import DayFiles
     from sinks.tts.open_day_file import OpenDayFile
@@ -63,25 +62,18 @@ class TtsSink:
             raise tables_unstored(collected)
         system = collected.meta.system
         try:
-            with self._examined(system):
-                return self._apply(collected)
-        except (OSError, NotLive) as error:
-            raise Refusal(f"{system}: {error}", "retry") from error
-        finally:
-            self._keep_computed()
-
-    # Random bytes in a file make the code fail anywhere, at each attempt, until the file is quarantined.
-    @contextmanager
-    def _examined(self, system: str) -> Iterator[None]:
-        """Look at the open files of a system where working with them fails. Raises Refusal, and no other error, if one was quarantined."""
-        try:
-            yield
-        except Refusal:
-            raise
+            return self._apply(collected)
         except Exception as error:
-            if self.days.distrust_damaged(system):
+            is_damaged = self._has_damaged(system, error)
+            self._keep_computed()
+            if is_damaged or isinstance(error, (OSError, NotLive)):
                 raise Refusal(f"{system}: {error}", "retry") from error
             raise
+
+    # Random bytes in a file make the code fail anywhere, at each attempt, until the file is quarantined.
+    def _has_damaged(self, system: str, error: Exception) -> bool:
+        """Look at the open files of a system where working with them failed; return whether one was quarantined."""
+        return not isinstance(error, Refusal) and self.days.distrust_damaged(system)
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync all files with new cells, one fdatasync each, and names that are not durable; return the files where that failed."""
@@ -250,7 +242,11 @@ class TtsSink:
     def _seal(self, slot: FileSlot) -> bool:
         if self.days.rewrites.at(slot.path) is not None or (day := self.days.open(slot, reopen=False)) is None:
             return False
-        with self._examined(slot.system):
+        try:
             self._readable_seams.join(day)
+        except Exception as error:
+            if self._has_damaged(slot.system, error):
+                raise Refusal(f"{slot.system}: {error}", "retry") from error
+            raise
         self.days.seal(day)
         return True
