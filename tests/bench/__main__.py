@@ -1,5 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
+bench.json has the rows so far after each part; a part that fails stops no other. Exits 1 where one failed.
+
 python -m tests.bench [--quick] [--only
 storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|sinks|engines|reading|year|day|growth|tenfold|peers|stages|web|page]
 """
@@ -10,8 +12,10 @@ import argparse
 import json
 import platform
 import shutil
+import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,22 +82,37 @@ PARTS = {
 }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer cases, smaller input")
     parser.add_argument("--only", choices=PARTS, action="append")
     arguments = parser.parse_args()
-    console, found = Console(), []
-    directory = Path(tempfile.mkdtemp(prefix="tokiod-bench-"))
+    console, found, failed = Console(), [], []
     start = time.monotonic()
-    try:
-        for name in arguments.only or PARTS:
+    for name in arguments.only or PARTS:
+        begun = time.monotonic()
+        try:
             with console.status(f"measuring {name}"):
-                found += list(PARTS[name](directory, quick=arguments.quick))
+                measure(name, found, quick=arguments.quick)
+        except Exception:  # noqa: BLE001 - an hour of figures is not lost with one part
+            traceback.print_exc()
+            failed.append(name)
+        Path("bench.json").write_text(json.dumps([row.as_dict() for row in found], indent=2) + "\n")
+        print(f"{name}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    console.print(table(found), f"{platform.processor() or platform.machine()}, {time.monotonic() - start:.0f} s in all")
+    if failed:
+        console.print(f"failed, see above: {', '.join(failed)}", style="red")
+    return int(bool(failed))
+
+
+def measure(name: str, found: list[Row], *, quick: bool) -> None:
+    """Add the rows of a part, each as soon as it is measured."""
+    directory = Path(tempfile.mkdtemp(prefix="tokiod-bench-"))
+    try:
+        for row in PARTS[name](directory, quick=quick):
+            found.append(row)  # noqa: PERF402 - a part that fails keeps its rows
     finally:
         shutil.rmtree(directory)
-    console.print(table(found), f"{platform.processor() or platform.machine()}, {time.monotonic() - start:.0f} s in all")
-    Path("bench.json").write_text(json.dumps([row.as_dict() for row in found], indent=2) + "\n")
 
 
 def table(found: list[Row]) -> Table:
@@ -109,4 +128,4 @@ def table(found: list[Row]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
