@@ -314,8 +314,8 @@ def test_a_window_of_a_source_without_a_past_counts_as_stored_only_where_the_led
         assert (one.stored(ledger), ledger.unstored("past")) == ([(0, hour)], [])
     one.lose()
     with closing(one.start()) as ledger:
-        # The newest window that nothing tore is doubted. One in which the component was away lacks a number as a torn one does.
-        end = hour - is_away - (DOUBTED if names == model.NAMES[:1] else 0)
+        # The newest window is doubted, torn or not. One in which the component was away lacks a number as a torn one does.
+        end = hour - is_away
         assert one.stored(ledger) == [(0, end)]
         assert [(row.window, row.state) for row in ledger.unstored("past")] == [(hours(end, hour + 3), "lost")]
 
