@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from tokiod.collector import SourceConfig
+from tokiod.ledger.found_file import FoundFile
 from tokiod.ledger.ledger import Ledger
-from tokiod.ledger.received_files import FoundFile, Totals
+from tokiod.ledger.received_files import Totals
 from tokiod.window import Window
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tests.simulation.oracle import Wrong
 from tests.simulation.sources import LATENCY_SECONDS, Source
 from tokiod.errors import Fatal
-from tokiod.ledger.received_files import FoundFile
+from tokiod.ledger.found_file import FoundFile
 from tokiod.polling.watch.beneath import REJECTED
 from tokiod.window import Window
 

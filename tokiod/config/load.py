@@ -7,6 +7,7 @@ The struct of a [[source]] or [[sink]] section comes from the plugin of its `kin
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -14,9 +15,8 @@ import msgspec
 
 from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
-from tokiod.config import checks, hosts, jobs, plugins, site
+from tokiod.config import checks, hosts, jobs, plugins, site, toml_file
 from tokiod.config import convert as shape
-from tokiod.config import toml_lines as places
 from tokiod.config.hosts import HostConfig
 from tokiod.config.jobs import JobsConfig
 from tokiod.config.site import SiteConfig
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Iterator
 
+    from tokiod.collector import Plugin
     from tokiod.config.convert import Fault
     from tokiod.config.toml_lines import Key
     from tokiod.window import Day
@@ -374,13 +375,16 @@ def load(path: Path, origin: Path | None = None) -> Config:
 
 def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     """Return the text and the content of a configuration file, see load()."""
-    text, document = places.read(path)
+    text, document = toml_file.read(path)
     sources: dict[Key, SourceConfig] = {}
     sinks: dict[Key, SinkConfig] = {}
     machines: dict[Key, HostConfig] = {}
 
+    # Many sources are of few kinds, and where a kind comes from is looked up each time.
+    load_kind = lru_cache(plugins.load)
+
     def source_sections(value: Any, key: Key) -> shape.Shaped:
-        faults = _sections(value, key, _source, sources)
+        faults = _sections(value, key, partial(_source, load_kind), sources)
         return tuple(sources.values()), faults
 
     def sink_sections(value: Any, key: Key) -> shape.Shaped:
@@ -400,7 +404,9 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     if not (state := values.get("sink_state", Path("/"))).is_absolute():
         faults.append(shape.Fault(("sink_state",), f"expected an absolute path, got {str(state)!r}"))
     if faults:
-        raise ConfigError(_lines(path, text, document, faults))
+        from tokiod.config.fault_lines import fault_lines  # noqa: PLC0415 - 1 ms, only needed for errors
+
+        raise ConfigError(fault_lines(path, text, document, faults))
     config = Config(**values)
     return text, msgspec.structs.replace(config, secrets=(origin or path).absolute().parent / config.secrets)
 
@@ -467,13 +473,13 @@ def _sink(section: Any, key: Key) -> tuple[SinkConfig | None, list[Fault]]:
     return config, [*faults, *(wrong or refused)]
 
 
-def _source(section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
+def _source(load_kind: Callable[[str], Plugin], section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
     """Convert a section by its kind. Invalid values keep their defaults, so that the section can be checked against the others."""
     faults = list(shape.secrets_in_urls(section, key))
     struct: type[SourceConfig] = _UnknownKind
     if isinstance(section, dict) and isinstance(section.get("kind"), str):
         try:
-            plugin = plugins.load(section["kind"])
+            plugin = load_kind(section["kind"])
             struct = watched(plugin.Saved) if "watch" in section else plugin.Config
         except ConfigError as error:
             faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
@@ -481,7 +487,7 @@ def _source(section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
         section = {name: section[name] for name in section if name in SourceConfig.__struct_fields__}
     values, wrong = shape.fields(section, struct, key)
     if "watch" in values:
-        polled = {*plugins.load(section["kind"]).Config.__struct_fields__} - {*struct.__struct_fields__}
+        polled = {*load_kind(section["kind"]).Config.__struct_fields__} - {*struct.__struct_fields__}
         wrong = [one._replace(sentence=f"{one.sentence}; {_NOT_POLLED}") if one.key[-1] in polled else one for one in wrong]
     config, refused = shape.build(struct, values, key)
     return config, [*faults, *(wrong or refused)]
@@ -516,30 +522,3 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     for key, config in sources.items():
         yield from checks.source(config, key, zone, columns) if key in whole else ()
     yield from checks.sources(sources, whole)
-
-
-def _lines(path: Path, text: str, document: dict[str, Any], faults: list[Fault]) -> list[str]:
-    lines = places.places(text)
-    found = sorted((places.line(lines, fault.key) or 0, _line(document, fault, lines)) for fault in faults)
-    return list(dict.fromkeys(f"{path}:{number}: {sentence}" if number else f"{path}: {sentence}" for number, sentence in found))
-
-
-def _line(document: dict[str, Any], fault: Fault, lines: dict[Key, int]) -> str:
-    other = places.line(lines, fault.other)
-    see = f" (line {other})" if other else ""
-    return f"{_where(document, fault.key)}{fault.sentence}{see}".replace("\n", " ")
-
-
-def _where(document: dict[str, Any], key: Key) -> str:
-    """Format a key for a message: `source cscratch-lmt: window: `."""
-    head, rest = key[:1], key[1:]
-    words = [shape.label(head)]
-    if head in {("source",), ("sink",), ("host",)} and rest:
-        words = [f"{head[0]} {_name(document[head[0]][rest[0]], rest[0])}"]
-        rest = rest[1:]
-    return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)
-
-
-def _name(section: Any, index: Any) -> str:
-    name = section.get("name") if isinstance(section, dict) else None
-    return name if isinstance(name, str) and checks.NAME.fullmatch(name) else f"#{index + 1}"

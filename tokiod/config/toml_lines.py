@@ -1,17 +1,10 @@
-"""Read a TOML file and find the line of each key, which tomllib does not report."""
+"""Find the line of each key of a TOML text, which tomllib does not report."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
-
-from tokiod.config.toml_syntax import describe
-from tokiod.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Key = tuple[str | int, ...]
 """The path to a value: ("source", 0, "window") is the key `window` of the first [[source]]."""
@@ -23,27 +16,6 @@ _STRING = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]*")
-
-
-def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text and the content of a TOML file. Raises ConfigError with one line, which has the line number if it is known."""
-    try:
-        text = path.read_text("utf-8")
-        return text, tomllib.loads(text)
-    except OSError as error:
-        hint = " (--config or TOKIOD_CONFIG names another)" if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError([f"{path}: {error.strerror}{hint}"]) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not UTF-8 text (byte {error.start})"]) from None
-    except RecursionError:
-        raise ConfigError([f"{path}: nested too deeply"]) from None
-    except ValueError as error:
-        raise ConfigError([_syntax(path, text, str(error))]) from None
-
-
-def _syntax(path: Path, text: str, error: str) -> str:
-    fault = describe(text, error)
-    return f"{path}:{fault.line}: not TOML: {fault.sentence}" if fault.line else f"{path}: not TOML: {fault.sentence}"
 
 
 def places(text: str) -> dict[Key, int]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from tokiod.cli.common.examples import examples
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from tokiod.config.load import Config
 
 PROGRAMS = ("tokiod", "tokioctl")
@@ -38,6 +39,8 @@ Exit 0 printed, 2 unknown shell.
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(shell: str) -> None:
     """Print a shell's script for both programs."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - 1 ms, only needed here
+
     made = get_completion_class(shell)
     if made is None:
         raise click.UsageError(f"unknown shell {shell}")
@@ -47,19 +50,19 @@ def completion_command(shell: str) -> None:
         click.echo(one.source_template % one.source_vars())  # noqa: TID251 - a script, not text from outside
 
 
-def source_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+def source_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
     """Complete the name of a [[source]]."""
     config = _config(ctx)
     return _matching([] if config is None else [source.name for source in config.source], incomplete)
 
 
-def sink_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+def sink_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - as above
     """Complete the name of a [[sink]]."""
     config = _config(ctx)
     return _matching([] if config is None else [sink.name for sink in config.sink], incomplete)
 
 
-def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - as above
     """Complete the name of a system."""
     config = _config(ctx)
     return _matching([] if config is None else [source.system for source in config.source], incomplete)
@@ -67,22 +70,24 @@ def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
     """Complete a file name, as the shell does."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - as above
+
     return [CompletionItem(incomplete, type="file")]
 
 
-def system_or_file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def system_or_file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
     """Complete the name of a system, or a file name if no system matches. bash shows one or the other."""
     return system_names(ctx, param, incomplete) or file_names(ctx, param, incomplete)
 
 
-def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - as above
     """Complete SYSTEM/DATASET."""
     config = _config(ctx)
     names = [] if config is None else [f"{source.system}/{dataset}" for source in config.source for dataset in source.datasets()]
     return _matching(names, incomplete)
 
 
-def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - as above
     """Complete the logical name of a dataset that a source fills."""
     config = _config(ctx)
     return _matching([] if config is None else [name for source in config.source for name in source.datasets()], incomplete)
@@ -100,5 +105,5 @@ def _config(ctx: click.Context) -> Config | None:
         return None
 
 
-def _matching(names: list[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]
+def _matching(names: list[str], incomplete: str) -> list[str]:
+    return [name for name in sorted(set(names)) if name.startswith(incomplete)]

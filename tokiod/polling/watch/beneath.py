@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.received_files import FoundFile
+from tokiod.ledger.found_file import FoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tokiod.clock import Clock
-    from tokiod.ledger.received_files import FoundFile
+    from tokiod.ledger.found_file import FoundFile
     from tokiod.polling.watch.beneath import Listing
 
 QUIET_SECONDS = 5.0

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SavedCollector
     from tokiod.config.watched_folder import Watched
+    from tokiod.ledger.found_file import FoundFile
     from tokiod.ledger.ledger import Ledger
-    from tokiod.ledger.received_files import FoundFile, Totals
+    from tokiod.ledger.received_files import Totals
     from tokiod.polling.watch.private_copy import PrivateCopy
     from tokiod.window import Calendar
     from tokiod.window_data import Collected

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.received_files import FoundFile
+from tokiod.ledger.found_file import FoundFile
 from tokiod.polling.watch.beneath import opened
 
 if TYPE_CHECKING:
