@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -133,7 +134,9 @@ def parts_of(tree: Path) -> set[str]:
 def measure(tree: Path, part: str, directory: Path) -> list[dict[str, Any]]:
     """Run a part of a tree's benchmarks; return its rows that have a figure."""
     command = [sys.executable, "-m", "tests.bench", "--only", part]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, env=None)
+    # Programs that a benchmark starts would else be those that are installed here: this tree's.
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise SystemExit(f"{tree}: {' '.join(command[1:])}: {done.stderr.strip() or done.stdout.strip()}")
     (tree / "bench.json").replace(directory / "bench.json")
