@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from tokiod.batch import Batch
 from tokiod.collector import SourceConfig
 from tokiod.errors import Fatal, NotYet, Refusal, Transient
+from tokiod.ledger.database import BUSY_SECONDS, SQLITE, Sqlite
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.backfill import MAX_FAULTS, Backfill
@@ -89,9 +91,10 @@ class Lease:
 
 
 class Site:
-    def __init__(self, directory, window=60):
+    def __init__(self, directory, window=60, sqlite=SQLITE):
         self.clock = FakeClock(NOON)
-        self.ledger = Ledger.open(directory / "ledger.sqlite3")
+        self.ledger = Ledger.open(directory / "ledger.sqlite3", sqlite=sqlite)
+        self.writers = Ledger.open(self.ledger.path)
         self.jobs = self.ledger.jobs
         self.lease = Lease()
         self.asked, self.collectors, self.stored, self.running, self.most = [], [], [], 0, 0
@@ -107,11 +110,15 @@ class Site:
         outcome = self.answer(collected)
         if outcome is None:
             entry = StoredEntry(WindowMeta("one", "lmt", "fs", collected.meta.window, extent=collected.meta.extent), 1)
-            self.ledger.store([entry], self.clock.time())
+            self.writers.store([entry], self.clock.time())
             self.stored.append(collected)
             outcome = Stored(1, {})
         future.set_result(outcome)
         return future
+
+    def close(self):
+        self.ledger.close()
+        self.writers.close()
 
     def backfill(self):
         room, calendar, rng = asyncio.Semaphore(2), Calendar("UTC"), random.Random(1)
@@ -137,7 +144,7 @@ def site(tmp_path):
     site = Site(tmp_path)
     with capture_logs():
         yield site
-    site.ledger.close()
+    site.close()
 
 
 def pieces(span, length=BULK_SECONDS):
@@ -343,7 +350,7 @@ def test_windows_longer_than_the_longest_are_those_of_the_source(tmp_path):
     with capture_logs():
         site.runs(60)
     assert site.asked[:2] == pieces(SPAN, 1800)
-    site.ledger.close()
+    site.close()
 
 
 def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(tmp_path):
@@ -357,7 +364,65 @@ def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(t
     with capture_logs():
         site.runs(60)
     assert site.jobs.get(job.id).state == "done"
-    site.ledger.close()
+    site.close()
+
+
+class FailingSqlite(Sqlite):
+    """Connections of which one statement fails, counted from when `left` is set, as on a disk that fails once."""
+
+    left = None
+
+    def connect(self, uri):
+        failing = self
+
+        class Connection(sqlite3.Connection):
+            def execute(self, *args):
+                failing.executed(args[0])
+                return super().execute(*args)
+
+            def executemany(self, *args):
+                failing.executed(args[0])
+                return super().executemany(*args)
+
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, factory=Connection)
+
+    def executed(self, statement):
+        # SQLite rolls a transaction back by itself where it can't.
+        if self.left is None or statement == "ROLLBACK":
+            return
+        self.left -= 1
+        if self.left == 0:
+            raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_whichever_statement_of_the_ledger_fails_once_the_job_is_done_in_the_end(tmp_path, force):
+    """Nothing else would collect late records again: a recount asks for them with one job."""
+    number, reached = 0, True
+    while reached:
+        number += 1
+        sqlite = FailingSqlite()
+        site = Site(tmp_path / str(number), sqlite=sqlite)
+        job = site.add(force=force)
+        sqlite.left = number
+        with capture_logs() as logs:
+            site.runs(60, by=2)
+        reached, sqlite.left = sqlite.left <= 0, None
+        assert site.jobs.get(job.id).state == "done", (number, logs)
+        assert [*site.ledger.stored("one")] == [(SPAN.start, SPAN.end)]
+        assert {log["event"] for log in logs if log["log_level"] in {"warning", "error"}} == ({"ledger.failed"} if reached else set()), logs
+        site.close()
+    assert number > 20
+
+
+def test_an_error_of_sqlite_in_a_collector_is_one_of_the_collector(site):
+    def behave(_):
+        raise sqlite3.OperationalError("no such table")
+
+    site.behave = behave
+    job = site.add()
+    site.runs(3000, by=20)
+    assert (site.jobs.get(job.id).state, len(site.asked)) == ("failed", MAX_FAULTS)
 
 
 @pytest.mark.parametrize("seconds", [6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5])

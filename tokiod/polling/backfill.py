@@ -91,7 +91,10 @@ class Backfill:
             await self._clock.sleep(JOB_CHECK_SECONDS - self._clock.monotonic() % JOB_CHECK_SECONDS)
 
     async def work(self, job: Job) -> None:
-        """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished."""
+        """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished.
+
+        Raises LedgerError where the ledger fails; the job stays unfinished then, too.
+        """
         self._jobs.start(job, _seams(self._jobs.remaining(job), self._config.step), self._clock.time())
         self._log.info("backfill.started", job=job.id, span=str(job.span))
         working = asyncio.ensure_future(self._collect_all(job))
@@ -102,6 +105,9 @@ class Backfill:
             working.cancel()
             watching.cancel()
             await asyncio.wait({working, watching})
+        for task in (working, watching):
+            if not task.cancelled() and isinstance(error := task.exception(), LedgerError):
+                raise error
         self._conclude(job, working)
 
     def _conclude(self, job: Job, working: asyncio.Future[None]) -> None:
@@ -141,29 +147,9 @@ class Backfill:
             await self._collect_one(job, collector, window)
 
     async def _collect_one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
-        """Collect and store a window, with as many attempts as it needs. Raises JobFailed where another attempt can't help."""
+        """Collect and store a window, with as many attempts as it needs. Raises JobFailed where another attempt can't help, LedgerError."""
         failures = 0
-        while True:
-            await self._acquire(window)
-            stored = False
-            try:
-                collected = await self._collected(job, collector, window)
-                collected = _only_counters(collected) if is_seam else collected
-                if self._has_shrunk(collected) or self._is_kept_empty(collected):
-                    self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
-                    return
-                async with self._slots:
-                    outcome = await (await self._submit(collected))
-                if not isinstance(outcome, Refusal):
-                    stored = collected.meta.is_whole
-                    if not is_seam:
-                        self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
-                    return
-                error: Exception = refused_by_writer(outcome)
-            except Exception as problem:  # noqa: BLE001 - a collector may raise anything: retry.py decides
-                error = problem
-            finally:
-                self._lease.release(window, stored=stored)
+        while (error := await self._attempt(job, collector, window, is_seam=is_seam)) is not None:
             if is_seam and isinstance(error, NotYet):
                 return  # live polling collects it
             if isinstance(error, Refusal) and error.when == "never" and len(parts := self._single_windows(window)) > 1:
@@ -173,6 +159,37 @@ class Backfill:
             failures += 1
             await self._wait(job, window, error, failures)
             catalogue.RETRIES.inc(self._config.name)
+
+    # An error of the ledger does not concern the source or the window: the job goes on once the ledger can be used again.
+    async def _attempt(self, job: Job, collector: Collector, window: Window, *, is_seam: bool) -> Exception | None:
+        """Collect and store a window once; return why it is not stored, None where nothing is left to do. Raises LedgerError."""
+        await self._acquire(window)
+        stored = False
+        try:
+            try:
+                collected = await self._collected(job, collector, window)
+            except Exception as error:  # noqa: BLE001 - a collector may raise anything: retry.py decides
+                return error
+            collected = _only_counters(collected) if is_seam else collected
+            if not (self._has_shrunk(collected) or self._is_kept_empty(collected)):
+                if (refused := await self._sent(collected)) is not None:
+                    return refused
+                stored = collected.meta.is_whole
+                if is_seam:
+                    return None
+            self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
+            return None
+        finally:
+            self._lease.release(window, stored=stored)
+
+    async def _sent(self, collected: Collected) -> Exception | None:
+        """Send a window to the writer; return why it is not stored."""
+        try:
+            async with self._slots:
+                outcome = await (await self._submit(collected))
+        except Exception as error:  # noqa: BLE001 - what can't be sent is a fault of the collector: retry.py decides
+            return error
+        return refused_by_writer(outcome) if isinstance(outcome, Refusal) else None
 
     def _single_windows(self, window: Window) -> list[Window]:
         """Return the source's own windows in one for the past: where the longer one is too large, these may be stored."""
