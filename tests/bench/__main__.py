@@ -19,7 +19,6 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 from tests.bench import (
@@ -49,6 +48,7 @@ from tests.bench import (
     web,
     year,
 )
+from tests.bench.measure import wide_console
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer cases, smaller input")
     parser.add_argument("--only", choices=PARTS, action="append")
     arguments = parser.parse_args()
-    console, found, failed = Console(), [], []
+    console, found, failed = wide_console(), [], []
     start = time.monotonic()
     for name in arguments.only or PARTS:
         begun = time.monotonic()

@@ -21,12 +21,15 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from tests.bench.__main__ import PARTS
+from tests.bench.measure import wide_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LIMIT = 1.05
 ROOT = Path(__file__).parents[2]
@@ -61,7 +64,7 @@ def main() -> int:
                     compared.measure(part, number)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
-    return int(compared.report(Console()) > 0)
+    return int(compared.report(wide_console()) > 0)
 
 
 class Comparison:

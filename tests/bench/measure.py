@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import statistics
+import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +29,11 @@ class Row:
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def wide_console() -> Console:
+    """Return a console that breaks no row of a table in a file."""
+    return Console(width=None if sys.stdout.isatty() else 240)
 
 
 def skipped(what: str, target: str, why: str) -> Row:
