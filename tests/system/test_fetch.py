@@ -95,7 +95,7 @@ def test_what_is_fetched_of_the_past_is_archived_to_the_cells_of_the_daemon(scen
 
 def test_a_source_without_a_past_is_recorded_until_the_end(scene, tmp_path):
     now = int(scene.clock.time())
-    fetched = fetch(scene, LUSTRE, tmp_path / "raw", span=("10m", iso(now + 200)))
+    fetched = fetch(scene, LUSTRE, tmp_path / "raw", span=("10m", iso(now + 600)))
     assert fetched["start"] >= now - 60
     found = archived(scene, fetched, tmp_path / "day.hdf5")
     wait_for(lambda: scene.stored(LUSTRE)[-1].end >= fetched["end"], 60, "not stored")
