@@ -85,7 +85,7 @@ class Comparison:
         turns = [(self._old, self._before), (ROOT, self._after)]
         for tree, figures in turns if number % 2 == 0 else reversed(turns):
             begun = time.monotonic()
-            for row in measure(tree, part, self._directory):
+            for row in rows_of(tree, part, self._directory):
                 figures[row["what"]].append((row["ours"], row["ratio"]))
                 self._units[row["what"]], self._parts[row["what"]] = row["unit"], part
             if self._kept is not None:
@@ -109,7 +109,7 @@ class Comparison:
         is_rate = self._units[what].endswith("/s")
         figures = [(max if is_rate else min)(figure for figure, _ in found) for found in (before, after)]
         over, under = figures if is_rate else reversed(figures)
-        # What is zero, such as memory that does not grow, has no ratio: it is the same, or all that is more is slower.
+        # A row that was zero before, such as the growth of memory, has no ratio: it is slower where it is not zero any more.
         return over / under if under else 1.0 + over
 
     def report(self, console: Console) -> int:
@@ -134,7 +134,7 @@ def parts_of(tree: Path) -> set[str]:
     return set(subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout.split())
 
 
-def measure(tree: Path, part: str, directory: Path) -> list[dict[str, Any]]:
+def rows_of(tree: Path, part: str, directory: Path) -> list[dict[str, Any]]:
     """Run a part of a tree's benchmarks; return its rows that have a figure."""
     command = [sys.executable, "-m", "tests.bench", "--only", part]
     # Programs that a benchmark starts would else be those that are installed here: this tree's.

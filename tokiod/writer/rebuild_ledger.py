@@ -59,7 +59,7 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
     _forget_unproven(ledger, source, found, (since, until), now)
     stored, known = found.stored[name], ledger.stored(name)
-    # What a torn window left tells as well how far the writer came.
+    # A torn window shows as well how far the writer had come.
     newest = max((end for _, end in [*stored, *found.torn[name]]), default=0)
     stored.remove(calendar.window(newest - UNTRUSTED_SECONDS, source.window).start, newest)
     for start, end in known:
