@@ -84,8 +84,8 @@ def _fill(scene: Scene, span: Window) -> None:
             )
             sql.execute(
                 """INSERT INTO source (name, kind, system, step, length, retention, since, last_start, last_end, last_cells, stored_at,
-                   windows, state) VALUES (?, 'lmt', ?, 5, 60, ?, ?, ?, ?, 100, ?, ?, 'running')""",
-                (source.name, source.system, int(source.retention), span.start, span.end - MINUTE, span.end, float(span.end), windows),
+                   windows, state, data_end) VALUES (?, 'lmt', ?, 5, 60, ?, ?, ?, ?, 100, ?, ?, 'running', ?)""",
+                (source.name, source.system, int(source.retention), span.start, span.end - MINUTE, *[span.end] * 2, windows, span.end),
             )
             counted = [(source.name, t, t + MINUTE, 100, float(NOW)) for t in range(span.end - DAY, span.end, MINUTE)]
             sql.executemany('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', counted)
