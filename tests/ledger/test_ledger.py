@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
 from polled_site import WithoutPast
 
+from tokiod.ledger import spans
+from tokiod.ledger.database import SCHEMA
 from tokiod.ledger.ledger import Ledger, SourceRow, StoredEntry, Unstored
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
@@ -83,6 +85,40 @@ def test_any_sequence_of_operations_equals_sets_of_integers_in_maximal_ranges(op
         ledger.close()
         for suffix in ("", "-wal", "-shm"):
             ledger.path.with_name(ledger.path.name + suffix).unlink(missing_ok=True)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stored", "lost", "empty", "failed"]), SPAN), max_size=9), st.integers(0, 12))
+@example([("stored", (0, 2)), ("lost", (2, 3)), ("stored", (3, 9))], 0)
+@example([("lost", (0, 9)), ("stored", (5, 6))], 1)
+@example([("stored", (0, 4)), ("lost", (2, 9)), ("stored", (11, 12))], 0)
+def test_spans_are_unbroken_where_they_are_all_that_follows(rows, since):
+    answered, is_disjoint = set(), True
+    with sqlite3.connect(":memory:") as sql:
+        sql.executescript(SCHEMA)
+        for state, (start, end) in rows:
+            table = "stored" if state == "stored" else "unstored"
+            if spans.overlapping(sql, table, "a", start, end):
+                continue  # no two rows of a table overlap; those of both may
+            values = ("a", start, end) if state == "stored" else ("a", start, end, state, 1, "", "", 0.0, None)
+            sql.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+            if state in {"stored", "lost"}:
+                is_disjoint = is_disjoint and not answered & {*range(start, end)}
+                answered |= {*range(start, end)}
+        later = {i for i in answered if i >= since}
+        has_empty = any(end > since for _, end, is_empty in spans.answered(sql, "a", since) if is_empty)
+        expected = max(later) + 1 if later and not has_empty and later == {*range(since, max(later) + 1)} else None
+        found = spans.unbroken_end(sql, "a", since)
+        assert found == expected or (found is None and not is_disjoint)
+
+
+def test_a_snapshot_is_of_one_time(ledger, path):
+    ledger.store([entry(0, 60)], NOW)
+    with Ledger.open_readonly(path) as reader:
+        with reader.snapshot():
+            before = list(reader.stored("lmt"))
+            ledger.store([entry(60, 120)], NOW)
+            assert list(reader.stored("lmt")) == before == [(0, 60)]
+        assert list(reader.stored("lmt")) == [(0, 120)]
 
 
 def test_windows_without_a_hole_are_one_row_however_many_they_are(ledger):

@@ -183,6 +183,15 @@ class Database:
             raise
 
     @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all statements of the block read the file as it was at the first of them."""
+        self.sql.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.sql.execute("ROLLBACK")
+
+    @contextmanager
     def durable_transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit all statements of the block, or none of them, and sync them to the disk, whatever other transactions do."""
         with self.transaction() as sql:

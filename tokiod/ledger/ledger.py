@@ -35,6 +35,7 @@ from tokiod.ranges import Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
@@ -211,13 +212,21 @@ class Ledger:
 
     # ---- any process reads
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let everything that is read in a block be of one time, whatever other processes record meanwhile."""
+        return self._database.snapshot()
+
     def stored(self, source: str, within: Window | None = None) -> Ranges:
         """Return the stored spans of a source: all, or those that overlap a window."""
         return spans.stored(self._database.sql, source, within)
 
-    def answered(self, source: str, since: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the spans of a source that are stored, lost or empty and end after `since`, by their starts, and whether they are empty."""
+    def answered(self, source: str, since: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the spans of a source that are stored, lost or empty and end after `since`, by their starts, and 1 for empty ones."""
         return spans.answered(self._database.sql, source, since)
+
+    def unbroken_end(self, source: str, since: int) -> int | None:
+        """Return the end of a source's stored and lost spans if they reach from `since` on without a hole and none is empty, else None."""
+        return spans.unbroken_end(self._database.sql, source, since)
 
     def data_end(self, source: str) -> int | None:
         """Return the end of the newest stored window of a source that had a sample, None without one."""
