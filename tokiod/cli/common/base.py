@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from tokiod.runtime.full_disk import FULL
 from tokiod.runtime.secrets import mask
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
 INTERRUPTED = 130
@@ -54,6 +55,19 @@ class PlainGroup(click.Group):
         super().__init__(*args, context_settings={"help_option_names": HELP}, **options)
         self._modules = modules
 
+    # CPython's stack is made of chunks of 16 KiB, and it frees a chunk as soon as the first frame there ends. Code that calls functions
+    # just there takes twice as long: below click's frames that was numpy's import, in some commands, by 20 ms.
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Import the command before click has its frames on the stack, and run it."""
+        try:
+            for name in (sys.argv[1:] if args is None else args)[:1]:
+                with lasting_interrupts(), suppress(Exception):  # raised again where the command is looked up
+                    if name in self._modules:
+                        _module(name)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        return super().main(args, *rest, **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names, sorted."""
         return sorted({*super().list_commands(ctx), *self._modules})
@@ -61,7 +75,7 @@ class PlainGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or None for an unknown name."""
         if cmd_name in self._modules and cmd_name not in self.commands:
-            self.add_command(getattr(_imported(f"tokiod.cli.commands.{cmd_name}"), f"{cmd_name}_command"))
+            self.add_command(getattr(_module(cmd_name), f"{cmd_name}_command"))
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -96,19 +110,8 @@ class PlainGroup(click.Group):
             raise SystemExit(INTERRUPTED) from None
 
 
-# A thread has its frames in chunks of 16 KiB, and CPython frees a chunk as soon as its first frame ends. Code that calls functions just
-# there takes twice as long: below click's frames that was numpy's import, in some commands, by 20 ms. A new thread is far from there.
-def _imported(name: str) -> ModuleType:
-    """Import a module at the bottom of a thread's stack; raises what its import raises."""
-
-    def begin() -> None:
-        with suppress(Exception):  # raised below
-            import_module(name)
-
-    thread = Thread(target=begin)
-    thread.start()
-    thread.join()
-    return import_module(name)
+def _module(command: str) -> ModuleType:
+    return import_module(f"tokiod.cli.commands.{command}")
 
 
 class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
