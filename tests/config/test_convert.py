@@ -2,10 +2,13 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tokiod.config import convert, plugins
 from tokiod.config.convert import Fault, build, fields, label, secrets_in_urls
+from tokiod.config.load import Config
 from tokiod.units import Duration, Size
 
 
@@ -24,6 +27,12 @@ class Whole(msgspec.Struct, kw_only=True):
     part: Part = msgspec.field(default_factory=lambda: Part(n=0))
     where: Path = Path()
     odd: complex | None = None
+
+
+@pytest.mark.parametrize("struct", [Whole, Part, Config, *(plugins.load(kind).Config for kind in plugins.kinds())])
+def test_the_fields_of_a_struct_are_those_that_msgspec_knows(struct):
+    expected = [(one.name, one.encode_name, one.required, one.type) for one in msgspec.structs.fields(struct)]
+    assert [(one.name, one.key, one.required, one.type) for one in convert._fields(struct)] == expected
 
 
 def test_what_is_fine_is_kept_beside_what_is_not():

@@ -40,9 +40,10 @@ DAY_GRANULARITY_SECONDS = 900
 
 _DAY = 86400
 _FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
-_PORT = re.compile(r"[1-9][0-9]{0,4}")
-_CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_PATTERN = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9-]+\])+")
+# Texts, which `re` compiles once when they are used: many configurations have no such values.
+_PORT = r"[1-9][0-9]{0,4}"
+_CLASS = r"[A-Za-z0-9][A-Za-z0-9_-]*"
+_PATTERN = r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9-]+\])+"
 _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 
 
@@ -131,7 +132,7 @@ def is_writable_by_others(path: Path) -> bool:
 def http_address(address: str, key: Key) -> Iterator[Fault]:
     """Check an address to listen on: an IP address and a port. Names are never looked up."""
     host, _, port = address.rpartition(":")
-    if not _PORT.fullmatch(port) or int(port) > MAX_PORT or not _is_ip(host):
+    if not re.fullmatch(_PORT, port) or int(port) > MAX_PORT or not _is_ip(host):
         yield Fault(key, f'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got {address!r}')
 
 
@@ -161,9 +162,9 @@ def hub(endpoint: str, classes: Mapping[str, Collection[str]]) -> Iterator[Fault
     if not classes:
         yield Fault(("hub", "classes"), 'expected at least one class with patterns of node names, as in { compute = ["nid*"] }')
     for name, patterns in classes.items():
-        if not _CLASS.fullmatch(name):
+        if not re.fullmatch(_CLASS, name):
             yield Fault(("hub", "classes"), f"expected names of letters, digits, '_' and '-', got {name!r}")
-        if not patterns or not all(_PATTERN.fullmatch(pattern) for pattern in patterns):
+        if not patterns or not all(re.fullmatch(_PATTERN, pattern) for pattern in patterns):
             yield Fault(("hub", "classes"), f'{name}: expected patterns of letters, digits, ".", "_", "-", "*", "?" and "[0-9]"')
 
 
@@ -282,7 +283,7 @@ def unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     if scheme != "tcp":
         return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
     host, _, port = rest.rpartition(":")
-    if not _PORT.fullmatch(port):
+    if not re.fullmatch(_PORT, port):
         return 'expected a port, as in "tcp://127.0.0.1:5556"'
     if _is_loopback(host.strip("[]")):
         return None

@@ -7,10 +7,12 @@ be converted becomes a Fault with its key; the other values are checked further.
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache, partial
+from inspect import get_annotations
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from types import NoneType, SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,10 +38,11 @@ _EXAMPLES = {
 _TYPES = {bool: "true or false", int: "an integer", float: "a number", str: "text in quotes", list: "an array", dict: "a table"}
 _CONVERTED = {"bool": bool, "int": int, "float": float, "str": str, "array": list, "object": dict}
 """The types of TOML, by msgspec's names for them."""
-_EXPECTED = re.compile(r"[Ee]xpected (\w+)(?: \| null)?(?:, got (\w+))?")
-_ENUM = re.compile(r"[Ii]nvalid enum value (.*?)(?: - at .*)?")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SECRET_IN_QUERY = re.compile(r"(?i)(^|[&;])(pass\w*|pwd|token|secret|api_?key)=")
+# Most patterns are for errors. They are texts, which `re` compiles once when they are used: each takes up to 0.2 ms of a start.
+_EXPECTED = r"[Ee]xpected (\w+)(?: \| null)?(?:, got (\w+))?"
+_ENUM = r"[Ii]nvalid enum value (.*?)(?: - at .*)?"
+_BARE = r"[A-Za-z0-9_-]+"
+_HIDDEN_KEYS = r"(?i)(^|[&;])(pass\w*|pwd|token|secret|api_?key)="
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -61,13 +64,13 @@ def fields(
     """
     if not isinstance(table, dict):
         return {}, [Fault(key, f"expected a table, got {toml_type(table)}")]
-    known = {field.encode_name: field for field in _fields(struct)}
+    known = {field.key: field for field in _fields(struct)}
     values: dict[str, Any] = {}
     faults = [Fault((*key, name), f"unknown key{nearest_key(name, known)}") for name in table if name not in known]
     faults += [Fault((*key, name), _missing(name, field.type)) for name, field in known.items() if field.required and name not in table]
     for name in table:
         if field := known.get(name):
-            convert = (own or {}).get(name, partial(_value, of=field.type))
+            convert = own[name] if own and name in own else partial(_value, of=field.type)
             value, wrong = convert(table[name], key=(*key, name))
             faults += wrong
             values |= {} if value is None else {field.name: value}
@@ -84,10 +87,35 @@ def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None
         return None, [Fault(key, str(error))]
 
 
-# Reading the annotations of a struct takes a millisecond, and many sources have few kinds.
+# msgspec.structs.fields() evaluates all annotations of a struct. That takes 2 ms of every start, and a table has few of the keys.
+class _Field(NamedTuple):
+    """A field of a struct; key: its name in a table."""
+
+    struct: type[msgspec.Struct]
+    name: str
+    key: str
+    required: bool
+
+    @property
+    def type(self) -> Any:
+        """Its annotation, evaluated."""
+        return _annotation(self.struct, self.name)
+
+
+# Many sources have few kinds.
 @lru_cache(maxsize=64)
-def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(struct)
+def _fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    names, keys, defaults = struct.__struct_fields__, struct.__struct_encode_fields__, struct.__struct_defaults__
+    defaults = (msgspec.NODEFAULT,) * (len(names) - len(defaults)) + defaults
+    fields = zip(names, keys, defaults, strict=True)
+    return tuple(_Field(struct, name, key, default is msgspec.NODEFAULT) for name, key, default in fields)
+
+
+@lru_cache(maxsize=1024)
+def _annotation(struct: type[msgspec.Struct], name: str) -> Any:
+    owner = next(base for base in struct.__mro__ if name in get_annotations(base))
+    one = SimpleNamespace(__annotations__={name: get_annotations(owner)[name]})
+    return get_type_hints(one, vars(sys.modules[owner.__module__]), vars(owner), include_extras=True)[name]
 
 
 def nearest_key(name: str, known: Iterable[str]) -> str:
@@ -114,7 +142,7 @@ def label(key: Key) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) else msgspec.json.encode(part).decode())
+            text += ("." if text else "") + (part if re.fullmatch(_BARE, part) else msgspec.json.encode(part).decode())
     return text
 
 
@@ -131,6 +159,8 @@ def secrets_in_urls(value: object, key: Key) -> Iterator[Fault]:
 
 
 def _holds_secret(text: str) -> bool:
+    if "@" not in text and "?" not in text:  # most values; to split one takes 7 us
+        return False
     try:
         url = urlsplit(text)
         url.port  # noqa: B018 - a password with a slash in it ends up as the port
@@ -138,7 +168,7 @@ def _holds_secret(text: str) -> bool:
         return "://" in text and "@" in text
     if url.netloc.endswith(":") and "@" in text:  # a password that begins with a slash
         return True
-    return url.password is not None or _SECRET_IN_QUERY.search(url.query) is not None
+    return url.password is not None or re.search(_HIDDEN_KEYS, url.query) is not None
 
 
 def _value(value: object, key: Key, of: Any) -> Shaped:
@@ -169,9 +199,9 @@ def _own_type(of: type, value: object) -> object:
 
 def _sentence(error: msgspec.ValidationError, of: Any) -> str:
     text = str(error).replace("`$", "`").replace("`", "")
-    if (match := _ENUM.fullmatch(text)) and (words := list(_words(of))):
+    if (match := re.fullmatch(_ENUM, text)) and (words := list(_words(of))):
         return f"expected {', '.join(words[:-1])} or {words[-1]}, got {match[1]}{nearest(match[1].strip(chr(39)), words)}"
-    text = _EXPECTED.sub(_expectation, text)
+    text = re.sub(_EXPECTED, _expectation, text)
     return text[0].lower() + text[1:]
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import re
 import sys
 from functools import lru_cache
@@ -95,8 +94,9 @@ class Family(msgspec.Struct, frozen=True):
 
     def built_in(self) -> list[Provider]:
         """Return those of tokiod itself."""
-        names = [module.name for module in pkgutil.iter_modules(self.package.__path__) if not module.name.startswith("_")]
-        return [Provider(name, f"{self.package.__name__}.{name}") for name in names if name not in self.others]
+        # pkgutil.iter_modules() would find the same, and takes half a millisecond to import.
+        names = {entry.name.removesuffix(".py") for place in self.package.__path__ for entry in os.scandir(place)}
+        return [Provider(name, f"{self.package.__name__}.{name}") for name in sorted(filter(_is_kind, names - {*self.others}))]
 
 
 SOURCES = Family("source", collectors, "tokiod.collectors", ("Config", "Saved", "live", "saved"))
@@ -167,10 +167,11 @@ def _distributions(place: str) -> list[str]:
 
 def _mentions(group: str, path: str) -> bool:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - as above
-            return group.encode() in file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of the time of open(), mostly for files that are not there
     except OSError:
         return False
+    with open(fd, "rb") as file:  # noqa: PTH123 - it has no path
+        return group.encode() in file.read()
 
 
 def _instead(kind: str, known: list[str]) -> str:

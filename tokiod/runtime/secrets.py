@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-from binascii import b2a_base64
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +74,8 @@ def _in_base64(plain: bytes) -> Iterator[str]:
 
     Three bytes are four characters, so there are three ways; characters that also depend on the bytes around it are left out.
     """
+    from binascii import b2a_base64  # noqa: PLC0415 - as json
+
     for before in range(3):
         coded = b2a_base64(bytes(before) + plain, newline=False)
         whole = coded[(before * 8 + 5) // 6 : (before + len(plain)) * 8 // 6].decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -27,6 +26,8 @@ def lasting_interrupts() -> Iterator[None]:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             default_hook(unraisable)
             return
+        import signal  # noqa: PLC0415 - half a millisecond of every start, for its enumerations
+
         handler = signal.signal(signal.SIGALRM, _interrupt)
         timer = signal.setitimer(signal.ITIMER_REAL, RAISE_AGAIN_SECONDS)
         armed.append((handler, timer))
@@ -37,6 +38,8 @@ def lasting_interrupts() -> Iterator[None]:
     finally:
         sys.unraisablehook = default_hook
         if armed:
+            import signal  # noqa: PLC0415 - as above
+
             handler, timer = armed[0]
             signal.setitimer(signal.ITIMER_REAL, *timer)
             signal.signal(signal.SIGALRM, handler)
@@ -45,6 +48,8 @@ def lasting_interrupts() -> Iterator[None]:
 @contextmanager
 def held_interrupts() -> Iterator[None]:
     """Hold a Ctrl-C back until the end: CPython's C code loses one that comes while it formats an exception, as of a failed look-up."""
+    import signal  # noqa: PLC0415 - as above
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
