@@ -4,9 +4,10 @@
 
 Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it, by its
 ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs differ more from minute to minute than two
-versions do. A row without a floor is compared by its best figure, because other work on the machine only ever makes a figure worse. Parts
-with a row that is more than 5 % slower are measured in up to `--again` more rounds: on a shared machine the same version differs by 20 %
-from one minute to the next. Exits 1 where a row is slower after those.
+versions do. A row without a floor is compared by its best figure, because other work on the machine only ever makes a figure worse; so is a
+row of memory, whose floor is another figure of the same version. Parts with a row that is more than 5 % slower are measured in up to
+`--again` more rounds: on a shared machine the same version differs by 20 % from one minute to the next. Exits 1 where a row is slower after
+those.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Comparison:
     def _ratio(self, what: str) -> float:
         before, after = self._before[what], self._after[what]
         times = [[ratio for _, ratio in found if ratio is not None] for found in (before, after)]
-        if all(times):
+        if all(times) and self._units[what] != "MB":
             return statistics.median(times[1]) / statistics.median(times[0])
         is_rate = self._units[what].endswith("/s")
         figures = [(max if is_rate else min)(figure for figure, _ in found) for found in (before, after)]
