@@ -55,7 +55,7 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:  # noqa: ARG001 - a 
         yield skipped("collectd from a real Elasticsearch", TARGET, why)
         return
     steps = 12 if quick else 34
-    with SearchServer("elasticsearch") as server:
+    with SearchServer("elasticsearch", starts_fast=False) as server:
         asyncio.run(load(server.url, steps))
         for name, (read, slices) in WAYS.items():
             pair = asyncio.run(_pair(server.url, read, slices, steps, 2 if quick else 4))

@@ -70,7 +70,7 @@ def _elastic(directory: Path, seconds: float) -> Iterator[Row]:
     if why := missing("elasticsearch"):
         yield skipped("as many hosts as a real Elasticsearch can index", LAG, why)
         return
-    with SearchServer("elasticsearch") as server:
+    with SearchServer("elasticsearch", starts_fast=False) as server:
         rate = asyncio.run(_limit(server.url))
         hosts = int(LOAD * rate * collectd_pages.STEP / PER_HOST)
         clock = SimulatedClock(float(collectd_pages.START), time.time(), 1)
