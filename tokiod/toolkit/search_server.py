@@ -85,14 +85,16 @@ class _Answer:
         self.headers = answer.headers
 
     async def read(self) -> bytes:
-        body = bytearray()
-        async for chunk in self._answer.content.iter_chunked(1 << 16):
-            body += chunk
-            if len(body) > self._max_bytes:
+        blocks, size = [], 0
+        # As aiohttp's own read(): whatever has arrived, joined once.
+        async for block in self._answer.content.iter_any():
+            blocks.append(block)
+            size += len(block)
+            if size > self._max_bytes:
                 raise _TooLargeError(
                     f"the answer is larger than max_answer, {self._max_bytes >> 20} MiB: reduce page, or increase max_answer"
                 )
-        return bytes(body)
+        return b"".join(blocks)
 
 
 class _Session:
