@@ -175,9 +175,11 @@ def unstored(sql: sqlite3.Connection, source: str) -> list[Unstored]:
 
 
 def last_failure(sql: sqlite3.Connection, source: str) -> Unstored | None:
-    """Return the span whose last attempt failed and is the newest."""
-    newest = "SELECT start FROM unstored WHERE source = :source AND state != 'empty' ORDER BY last_try DESC, start LIMIT 1"
-    row = sql.execute(f"SELECT * FROM unstored WHERE source = :source AND start = ({newest})", {"source": source}).fetchone()  # noqa: S608
+    """Return the span whose last attempt failed and is the newest, one of them where several were attempted at once."""
+    # Beside max(), SQLite returns the other columns of the row that has it. To sort a year of lost spans takes twice as long.
+    newest = "SELECT max(last_try), start FROM unstored WHERE source = :source AND state != 'empty'"
+    query = f"SELECT * FROM unstored WHERE source = :source AND start = (SELECT start FROM ({newest}))"  # noqa: S608 - our own words
+    row = sql.execute(query, {"source": source}).fetchone()
     return None if row is None else _unstored(row)
 
 
