@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from tokiod.errors import Fatal, Transient
+from tokiod.toolkit.http_answer import read_answer
 from tokiod.toolkit.tls import client_context
 
 if TYPE_CHECKING:
@@ -79,12 +80,10 @@ class Service:
     async def _body(self, answer: aiohttp.ClientResponse, url: URL) -> bytes:
         if answer.status != _OK:
             raise _status_error(answer, url.with_query(None))
-        body = bytearray()
-        async for chunk in answer.content.iter_chunked(1 << 16):
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise Fatal(f"{url.with_query(None)}: the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
-        return bytes(body)
+        body = await read_answer(answer, MAX_ANSWER_BYTES)
+        if body is None:
+            raise Fatal(f"{url.with_query(None)}: the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
+        return body
 
     def _redirect_target(self, url: URL, location: str) -> URL:
         """Return the target of a redirect: only on the same host, and never from https to http."""

@@ -25,6 +25,7 @@ from elastic_transport.client_utils import url_to_node_config
 
 from tokiod.errors import CollectError, Fatal, Transient
 from tokiod.runtime.secrets import remember
+from tokiod.toolkit.http_answer import read_answer
 
 if TYPE_CHECKING:
     import ssl
@@ -85,16 +86,10 @@ class _Answer:
         self.headers = answer.headers
 
     async def read(self) -> bytes:
-        blocks, size = [], 0
-        # As aiohttp's own read(): whatever has arrived, joined once.
-        async for block in self._answer.content.iter_any():
-            blocks.append(block)
-            size += len(block)
-            if size > self._max_bytes:
-                raise _TooLargeError(
-                    f"the answer is larger than max_answer, {self._max_bytes >> 20} MiB: reduce page, or increase max_answer"
-                )
-        return b"".join(blocks)
+        body = await read_answer(self._answer, self._max_bytes)
+        if body is None:
+            raise _TooLargeError(f"the answer is larger than max_answer, {self._max_bytes >> 20} MiB: reduce page, or increase max_answer")
+        return body
 
 
 class _Session:
