@@ -14,7 +14,7 @@ from ledger_entries import NOW, config, entry
 from polled_site import WithoutPast
 
 from tokiod.ledger import spans
-from tokiod.ledger.database import SCHEMA
+from tokiod.ledger.database import SCHEMA, LedgerError
 from tokiod.ledger.ledger import Ledger, SourceRow, StoredEntry, Unstored
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
@@ -119,6 +119,16 @@ def test_a_snapshot_is_of_one_time(ledger, path):
             ledger.store([entry(60, 120)], NOW)
             assert list(reader.stored("lmt")) == before == [(0, 60)]
         assert list(reader.stored("lmt")) == [(0, 120)]
+
+
+def test_the_error_that_ended_a_snapshot_is_reported(ledger):
+    def fail():
+        ledger._database.sql.execute("ROLLBACK")  # as SQLite does where the file can't be read
+        raise LedgerError("disk I/O error")
+
+    with pytest.raises(LedgerError, match=r"^disk I/O error$"), ledger.snapshot():
+        fail()
+    assert list(ledger.stored("lmt")) == []
 
 
 def test_windows_without_a_hole_are_one_row_however_many_they_are(ledger):

@@ -189,7 +189,8 @@ class Database:
         try:
             yield
         finally:
-            self.sql.execute("ROLLBACK")
+            if self.sql.in_transaction:  # SQLite ends some by itself after an error, which is the one to report
+                self.sql.execute("ROLLBACK")
 
     @contextmanager
     def durable_transaction(self) -> Iterator[sqlite3.Connection]:
