@@ -1,6 +1,7 @@
 """Recount with a real ledger, a source that a test scripts, and a clock that moves days in milliseconds."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -133,6 +134,71 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
     site.clock.jump(DAY)
     site.runs(120)
     assert [span for _, span, _ in site.again] == [window, window]
+
+
+def end_jobs(site, state):
+    """End the backfills that are not finished; return their spans."""
+    jobs = site.ledger.jobs.unfinished("one")
+    for job in jobs:
+        site.ledger.jobs.set_state(job, state, site.clock.time(), "no such file: secret")
+    return [job.span for job in jobs]
+
+
+def test_a_backfill_that_failed_is_added_again_later_and_later_until_one_is_done(site):
+    """As where the source's secret could not be read just then: nobody else asks for these records."""
+    site.store(30)
+    window = Window(NOON - HOUR + 600, NOON - HOUR + 660)
+    site.holds[window.start] += 1
+    ended = []
+
+    async def play():
+        task = asyncio.ensure_future(Recount(site.config, site, site.live, site.ledger, site.clock).run())
+        for _ in range(20 * 60):
+            await site.clock.advance(60)
+            if spans := end_jobs(site, "failed" if len(ended) < 4 else "done"):
+                assert spans == [window]
+                ended.append((site.clock.time() - NOON) / 60)
+                if len(ended) == 5:
+                    site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=11), 5)], site.clock.time())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+    waits = [after - before for before, after in pairwise(ended)]
+    assert [round(wait / 10) for wait in waits] == [1, 2, 4, 8]
+    assert all(one.span == window for one in site.ledger.jobs.all())
+
+
+def test_a_backfill_that_failed_is_added_again_after_a_restart(site):
+    site.store(1)
+    site.holds[NOON - HOUR] += 1
+    site.runs(HOUR + 120)
+    assert end_jobs(site, "failed") == [Window(NOON - HOUR, NOON - HOUR + 60)]
+    site.runs(120)
+    assert end_jobs(site, "failed") == [Window(NOON - HOUR, NOON - HOUR + 60)]
+
+
+def test_a_window_that_grew_is_not_counted_again_while_it_waits_for_its_backfill(site):
+    site.store(1)
+    site.holds[NOON - HOUR] += 1
+    site.runs(3 * HOUR)
+    assert (len(site.asked), len(site.again)) == (1, 1)
+
+
+def test_a_window_whose_backfill_was_cancelled_is_not_collected_again_by_the_same_recount(site):
+    site.store(1)
+    site.holds[NOON - HOUR] += 1
+
+    async def play():
+        task = asyncio.ensure_future(Recount(site.config, site, site.live, site.ledger, site.clock).run())
+        for _ in range(5 * 60):
+            await site.clock.advance(60)
+            end_jobs(site, "cancelled")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+    assert len(site.again) == 1
 
 
 def test_a_window_that_grew_while_the_ledger_failed_is_collected_again_once_it_works(site):

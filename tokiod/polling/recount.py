@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
@@ -12,6 +12,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.metrics import catalogue
 from tokiod.polling.schedule import LEASE_RETRY_SECONDS
+from tokiod.runtime.backoff import FATAL_RETRY_SECONDS
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -28,8 +29,23 @@ MAX_COUNT_SECONDS = 3600
 """Length of neighbouring windows that are counted together."""
 CLOCK_TOLERANCE_SECONDS = 1.0
 """How far a storing time must lie in the future to show that the clock was fast: two processes read it one after the other."""
-OVERCOUNT_SECONDS = 90 * 86400
-"""How long a count is remembered that another collection did not reach."""
+REMEMBERED_SECONDS = 90 * 86400
+"""How far back windows that have grown are remembered."""
+MAX_FAILED_SECONDS = 86400.0
+"""The longest wait after a backfill that failed."""
+
+
+class Grown(NamedTuple):
+    """A window of which the source counted more records than are stored, and the backfill that is to collect it.
+
+    failed: how many backfills of it have failed; next_try: after one that has, seconds of the monotonic clock.
+    """
+
+    known: int
+    found: int
+    job: int
+    failed: int = 0
+    next_try: float = 0.0
 
 
 class Live(Protocol):
@@ -46,7 +62,8 @@ class Live(Protocol):
 
 # A count costs a source little, an answer of millions of documents much. So neighbours are counted together, and one by one only where
 # their sum differs: a window that has shrunk must not hide one that has grown. A window that has grown becomes a forced backfill: that
-# survives a restart, works at any age, and comes after live polling.
+# survives a restart, works at any age, and comes after live polling. Until it is done, the window stays due: a backfill that fails, as
+# where a secret can't be read just then, is added again, also after a restart.
 class Recount:
     """Recounts the windows of one source, with its own collector."""
 
@@ -59,7 +76,7 @@ class Recount:
         self._counts = ledger.counts(config.name)
         self._jobs = ledger.jobs
         self._clock = clock
-        self._overcounted: dict[int, tuple[int, int]] = {}
+        self._grown: dict[int, Grown] = {}
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
@@ -71,7 +88,8 @@ class Recount:
                     if self._after and self._counts.newest() > (now := self._clock.time()) + CLOCK_TOLERANCE_SECONDS:
                         self._counts.restart(now + CLOCK_TOLERANCE_SECONDS, self._after[0] - self._settle)
                     # A clock that is ahead makes no recount due: after the last one, nothing asks for late records any more.
-                    for group in _neighbours(self._counts.due(self._live.passed_time(), self._after)):
+                    due = self._counts.due(self._live.passed_time(), self._after)
+                    for group in _neighbours([one for one in due if not self._is_waiting(one.window)]):
                         await self._recount(group)
                 except LedgerError as error:
                     self._log.warning("recount.failed", error=str(error))
@@ -104,24 +122,41 @@ class Recount:
             await self._check(group[: len(group) // 2], shrunk)
             await self._check(group[len(group) // 2 :], shrunk)
             return
-        if found is not None and found > known:
-            self._grown(whole, known, found)
-        elif found is not None and found < known:
+        if found is not None and found > known and self._collect_again(whole, known, found):
+            return
+        if found is not None and found < known:
             shrunk |= dict.fromkeys(group, found)
         self._counts.recounted(group, len(self._after))
 
+    def _is_waiting(self, window: Window) -> bool:
+        """Return whether a window that has grown has a backfill that is not finished, or one that failed a moment ago."""
+        if (grown := self._grown.get(window.start)) is None:
+            return False
+        job = self._jobs.get(grown.job)
+        if job is not None and job.state == "failed" and not grown.next_try:
+            wait = min(MAX_FAILED_SECONDS, FATAL_RETRY_SECONDS * 2.0 ** min(grown.failed, 64))
+            grown = grown._replace(failed=grown.failed + 1, next_try=self._clock.monotonic() + wait)
+            self._grown[window.start] = grown
+        return job is not None and (not job.finished or self._clock.monotonic() < grown.next_try)
+
     # A source may count documents that it never returns, or that the collector leaves out: another collection does not help. The first
     # one shows it, and this process remembers that.
-    def _grown(self, window: Window, known: int, found: int) -> None:
-        if self._overcounted.get(window.start) == (known, found):
+    def _collect_again(self, window: Window, known: int, found: int) -> bool:
+        """Add a backfill of a window that has grown; return False where one has shown that it does not help, or was cancelled."""
+        before = self._grown.get(window.start, Grown(0, 0, 0))
+        is_same = (before.known, before.found) == (known, found)
+        if is_same and not before.next_try:
+            if (done := self._jobs.get(before.job)) is not None and done.state == "cancelled":
+                return False
             self._log.warning("window.overcounted", window=str(window), records=known, found=found)
-            return
+            return False
         self._log.info("window.grown", window=str(window), records=known, found=found)
-        self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
+        job = self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
         # Once the ledger has the job: a window of which it could not be recorded is collected again all the same.
-        catalogue.LATE_RECORDS.inc(self._name, by=found - known)
-        self._overcounted = {start: counts for start, counts in self._overcounted.items() if start > window.start - OVERCOUNT_SECONDS}
-        self._overcounted[window.start] = known, found
+        catalogue.LATE_RECORDS.inc(self._name, by=0 if is_same else found - known)
+        self._grown = {start: grown for start, grown in self._grown.items() if start > window.start - REMEMBERED_SECONDS}
+        self._grown[window.start] = Grown(known, found, job.id, before.failed if is_same else 0)
+        return True
 
 
 def _whole(group: list[Counted]) -> Window:
