@@ -89,10 +89,10 @@ def test_any_sequence_of_operations_equals_sets_of_integers_in_maximal_ranges(op
 
 @given(st.lists(st.tuples(st.sampled_from(["stored", "lost", "empty", "failed"]), SPAN), max_size=9), st.integers(0, 12))
 @example([("stored", (0, 2)), ("lost", (2, 3)), ("stored", (3, 9))], 0)
-@example([("lost", (0, 9)), ("stored", (5, 6))], 1)
+@example([("lost", (3, 20)), ("stored", (0, 6)), ("stored", (10, 12))], 1)
 @example([("stored", (0, 4)), ("lost", (2, 9)), ("stored", (11, 12))], 0)
-def test_spans_are_unbroken_where_they_are_all_that_follows(rows, since):
-    answered, is_disjoint = set(), True
+def test_answered_spans_are_maximal_also_where_both_tables_overlap(rows, since):
+    expected, empty = Ranges(), []
     with sqlite3.connect(":memory:") as sql:
         sql.executescript(SCHEMA)
         for state, (start, end) in rows:
@@ -101,14 +101,11 @@ def test_spans_are_unbroken_where_they_are_all_that_follows(rows, since):
                 continue  # no two rows of a table overlap; those of both may
             values = ("a", start, end) if state == "stored" else ("a", start, end, state, 1, "", "", 0.0, None)
             sql.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
-            if state in {"stored", "lost"}:
-                is_disjoint = is_disjoint and not answered & {*range(start, end)}
-                answered |= {*range(start, end)}
-        later = {i for i in answered if i >= since}
-        has_empty = any(end > since for _, end, is_empty in spans.answered(sql, "a", since) if is_empty)
-        expected = max(later) + 1 if later and not has_empty and later == {*range(since, max(later) + 1)} else None
-        found = spans.unbroken_end(sql, "a", since)
-        assert found == expected or (found is None and not is_disjoint)
+            if end > since and state == "empty":
+                empty.append((start, end, True))
+            elif end > since and state != "failed":
+                expected.add(start, end)
+        assert spans.answered(sql, "a", since) == sorted([(start, end, False) for start, end in expected] + empty)
 
 
 def test_a_snapshot_is_of_one_time(ledger, path):

@@ -34,7 +34,7 @@ from tokiod.ledger.spans import StoredEntry, Unstored, UnstoredState
 from tokiod.ranges import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -220,13 +220,12 @@ class Ledger:
         """Return the stored spans of a source: all, or those that overlap a window."""
         return spans.stored(self._database.sql, source, within)
 
-    def answered(self, source: str, since: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the spans of a source that are stored, lost or empty and end after `since`, by their starts, and 1 for empty ones."""
-        return spans.answered(self._database.sql, source, since)
+    def answered(self, source: str, since: int) -> list[tuple[int, int, bool]]:
+        """Return the spans of a source that are answered and end after `since`, by their starts.
 
-    def unbroken_end(self, source: str, since: int) -> int | None:
-        """Return the end of a source's stored and lost spans if they reach from `since` on without a hole and none is empty, else None."""
-        return spans.unbroken_end(self._database.sql, source, since)
+        Maximal ones that are stored or lost, and empty ones, for which the third value is True.
+        """
+        return spans.answered(self._database.sql, source, since)
 
     def data_end(self, source: str) -> int | None:
         """Return the end of the newest stored window of a source that had a sample, None without one."""

@@ -87,39 +87,43 @@ def settled(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[
     )
 
 
-def answered(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the spans that are stored, lost or empty and end after `since`, by their starts, and 1 for empty ones; as settled()."""
-    return sql.execute(
-        """SELECT start, "end", 0 FROM stored WHERE source = :source AND "end" > :since
-           UNION ALL SELECT start, "end", state = 'empty' FROM unstored
-           WHERE source = :source AND "end" > :since AND state IN ('lost', 'empty') ORDER BY 1""",
-        {"source": source, "since": since},
-    )
+def answered(sql: sqlite3.Connection, source: str, since: int) -> list[tuple[int, int, bool]]:
+    """Return the spans that are answered and end after `since`, by their starts: maximal ones that are stored or lost, and empty ones.
 
-
-def unbroken_end(sql: sqlite3.Connection, source: str, since: int) -> int | None:
-    """Return the end of a source's spans if they reach from `since` on without a hole and none is empty, else None.
-
-    None also where they overlap: each but the last must end where another begins. A third of the time of reading answered().
+    The third value: whether a span is empty.
     """
-    rows = sql.execute(
-        """SELECT "end" FROM stored one WHERE source = :source AND "end" > :since
-           AND NOT EXISTS (SELECT 1 FROM unstored WHERE source = :source AND start = one."end" AND state = 'lost')
-           UNION ALL SELECT "end" FROM unstored one WHERE source = :source AND "end" > :since AND state = 'lost'
-           AND NOT EXISTS (SELECT 1 FROM stored WHERE source = :source AND start = one."end")
-           AND NOT EXISTS (SELECT 1 FROM unstored WHERE source = :source AND start = one."end" AND state = 'lost') LIMIT 2""",
-        {"source": source, "since": since},
-    ).fetchall()
-    reaches_since = """SELECT EXISTS (SELECT 1 FROM stored WHERE source = :source AND start <= :since AND "end" > :since)
-        OR EXISTS (SELECT 1 FROM unstored WHERE source = :source AND start <= :since AND "end" > :since AND state = 'lost')"""
-    has_empty = """SELECT EXISTS (SELECT 1 FROM unstored WHERE source = :source AND "end" > :since AND state = 'empty')"""
-    if len(rows) != 1 or not _is_true(sql, reaches_since, source, since) or _is_true(sql, has_empty, source, since):
-        return None
-    return int(rows[0][0])
+    found = [(start, end, False) for start, end in _runs(sql, source, since)]
+    query = """SELECT start, "end" FROM unstored WHERE source = ? AND "end" > ? AND state = 'empty'"""
+    found += [(start, end, True) for start, end in sql.execute(query, (source, since))]
+    return sorted(found)
 
 
-def _is_true(sql: sqlite3.Connection, query: str, source: str, since: int) -> bool:
-    return bool(sql.execute(query, {"source": source, "since": since}).fetchone()[0])
+# A year has thousands of spans, and most end where another begins. SQLite finds the few ends that no span follows or covers in a third of
+# the time that it takes to read all spans.
+_ENDS = """WITH ends AS (
+    SELECT "end" FROM stored one WHERE source = :source AND "end" > :since
+      AND NOT EXISTS (SELECT 1 FROM unstored WHERE source = :source AND start = one."end" AND state = 'lost')
+      AND NOT EXISTS (SELECT 1 FROM stored WHERE source = :source AND start = one."end")
+    UNION SELECT "end" FROM unstored one WHERE source = :source AND "end" > :since AND state = 'lost'
+      AND NOT EXISTS (SELECT 1 FROM stored WHERE source = :source AND start = one."end")
+      AND NOT EXISTS (SELECT 1 FROM unstored WHERE source = :source AND start = one."end" AND state = 'lost'))
+    SELECT "end", (SELECT min(start) FROM stored WHERE source = :source AND start > ends."end"),
+      (SELECT min(start) FROM unstored WHERE source = :source AND start > ends."end" AND state = 'lost') FROM ends
+    WHERE coalesce((SELECT "end" FROM stored WHERE source = :source AND start < ends."end" ORDER BY start DESC LIMIT 1), 0) <= "end"
+      AND coalesce((SELECT "end" FROM unstored WHERE source = :source AND start < ends."end" AND state = 'lost'
+        ORDER BY start DESC LIMIT 1), 0) <= "end"
+    ORDER BY 1"""
+_FIRST = """SELECT (SELECT start FROM stored WHERE source = :source AND "end" > :since ORDER BY start LIMIT 1),
+    (SELECT start FROM unstored WHERE source = :source AND "end" > :since AND state = 'lost' ORDER BY start LIMIT 1)"""
+
+
+def _runs(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[int, int]]:
+    """Yield the maximal spans that are stored or lost and end after `since`. Those of both tables may touch and overlap."""
+    named = {"source": source, "since": since}
+    starts = sql.execute(_FIRST, named).fetchone()
+    for end, *following in sql.execute(_ENDS, named):
+        yield min(start for start in starts if start is not None), end
+        starts = following
 
 
 def silence(sql: sqlite3.Connection, source: str, data_end: int | None, now: int, window: Window | None = None) -> Window | None:

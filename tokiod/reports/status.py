@@ -251,12 +251,10 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
 
 
 def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int | None, Gaps]:
-    """Return a source's watermark, None without one, and its gaps in [since, due), in one pass over its spans: a year has thousands."""
+    """Return a source's watermark, None without one, and its gaps in [since, due)."""
     lost = ledger.lost_seconds(source)
     if since is None:
         return ledger.watermark(source) or None, Gaps(0, 0, lost)
-    if (end := ledger.unbroken_end(source, since)) is not None:
-        return end, Gaps(int(end < due), max(0, due - end), lost)
     reached, spans, seconds, empty_seconds = since, 0, 0, 0
     watermark: int | None = None
     for start, end, is_empty in ledger.answered(source, since):
