@@ -133,7 +133,7 @@ def test_what_can_not_be_fetched_is_a_sentence_and_no_file(scene, tmp_path):
     cases = [
         (["demo-lnt", "1h", "now"], "did you mean demo-lmt?"),
         (["demo-lmt", "1h", "2h"], "START 1h must be before END 2h"),
-        (["demo-lmt", "now", "2030-01-01"], "older than settle"),
+        (["demo-lmt", "2029-01-01", "2030-01-01"], "older than settle"),
         (["demo-lmt", "yesterdy", "now"], "START: 'yesterdy' is not a time"),
         (["demo-lmt", "1h", "30m", "--output", tmp_path / "file"], "--output"),
         (["demo-esnet", "1h", "30m", "--config", ended], "demo-esnet: "),
