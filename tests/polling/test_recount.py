@@ -145,7 +145,7 @@ def end_jobs(site, state):
 
 
 def test_a_backfill_that_failed_is_added_again_later_and_later_until_one_is_done(site):
-    """As where the source's secret could not be read just then: nobody else asks for these records."""
+    """As where the source's secret could not be read just then: no other request for these records follows."""
     site.store(30)
     window = Window(NOON - HOUR + 600, NOON - HOUR + 660)
     site.holds[window.start] += 1
