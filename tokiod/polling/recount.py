@@ -129,7 +129,10 @@ class Recount:
         self._counts.recounted(group, len(self._after))
 
     def _is_waiting(self, window: Window) -> bool:
-        """Return whether a window that has grown has a backfill that is not finished, or one that failed a moment ago."""
+        """Return whether a window that has grown has a backfill that is not finished, or one that failed a moment ago.
+
+        Seen as failed for the first time, it sets the time of the next one.
+        """
         if (grown := self._grown.get(window.start)) is None:
             return False
         job = self._jobs.get(grown.job)
