@@ -37,8 +37,6 @@ from tests.simulation.site import Outcome, play
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-TALLIED = 20
-"""Seeds that are added to a file of runs at once: a run that is stopped loses so many at most."""
 SEEDS_PER_DAY = 100_000
 """More than anybody plays."""
 KEPT = Path(__file__).parent / "seeds.txt"
@@ -157,13 +155,14 @@ def with_tally(path: Path, begin: int, seeds: int, jobs: int, seconds: float) ->
     """Play the seeds after those of a file of runs, from `begin` on, until the time is over, and add them to it."""
     whole, commit, begun = Score(), tally.current_commit(), time.monotonic()
     begin = max((begin, *(run.end for run in tally.runs_of(path))))
-    for first in range(begin, begin + seeds, TALLIED):
-        if time.monotonic() - begun >= seconds:
-            break
-        part, score = range(first, min(first + TALLIED, begin + seeds)), Score()
-        for outcome in map(play_seed, part) if jobs == 1 else in_processes(iter(part), jobs, twice=False):
+    end = begin + seeds
+    left = itertools.takewhile(lambda seed: (seed - begin) % tally.PART or time.monotonic() - begun < seconds, range(begin, end))
+    outcomes = map(play_seed, left) if jobs == 1 else in_processes(left, jobs, twice=False)
+    for part in tally.parts(outcomes, range(begin, end)):
+        score = Score()
+        for outcome in part:
             score.take(outcome)
-        tally.add(path, score.run(first, commit))
+        tally.add(path, score.run(part[0].plan.seed, commit))
         whole.add(score)
     whole.report(time.monotonic() - begun)
     print(tally.summary(tally.runs_of(path), kept_seeds(), commit))

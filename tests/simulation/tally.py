@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from tests.simulation.site import Outcome
 
 MAX_SEEDS = 1000
 """Of a run."""
+PART = 20
+"""Seeds that are added to a file of runs at once. A run that is stopped loses those whose part was not complete."""
 ROOT = Path(__file__).parents[2]
 RECORD = "tests/simulation/runs.jsonl"
 
@@ -53,6 +57,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             processor=round(self.processor + other.processor, 1),
             injected=dict(sorted((Counter(self.injected) + Counter(other.injected)).items())),
         )
+
+
+def parts(outcomes: Iterable[Outcome], seeds: range) -> Iterator[list[Outcome]]:
+    """Yield the outcomes of each complete part of `seeds`, the last one shorter than PART if it must be; all in the order of seeds.
+
+    Outcomes come in any order: a seed of forty days doesn't stop the other processes.
+    """
+    waiting: dict[int, Outcome] = {}
+    left = iter([seeds[at : at + PART] for at in range(0, len(seeds), PART)])
+    part = next(left, range(0))
+    for outcome in outcomes:
+        waiting[outcome.plan.seed] = outcome
+        while part and all(seed in waiting for seed in part):
+            yield [waiting.pop(seed) for seed in part]
+            part = next(left, range(0))
 
 
 def runs_of(path: Path) -> list[Run]:

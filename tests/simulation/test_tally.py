@@ -1,6 +1,8 @@
 """The record of the seeds that were played adds up over sessions and commits."""
 
-from tests.simulation.tally import MAX_SEEDS, Run, add, runs_of, summary
+from types import SimpleNamespace
+
+from tests.simulation.tally import MAX_SEEDS, Run, add, parts, runs_of, summary
 
 
 def run(begin, seeds, commit="abc", failed=(), **injected):
@@ -35,3 +37,11 @@ def test_the_sum_names_what_ran_on_the_present_commit_and_which_failures_are_kep
         "injected in all: reopen 1, seal 3",
     ]
     assert summary(runs_of(tmp_path / "none"), kept=[], commit="def").startswith("seeds 0 failed 0")
+
+
+def test_parts_come_complete_and_in_the_order_of_their_seeds():
+    order = [0, 2, *range(20, 40), *range(3, 20), *range(44, 46), 1, *range(40, 44)]
+    outcomes = [SimpleNamespace(plan=SimpleNamespace(seed=1000 + seed)) for seed in order]
+    seeds = [[outcome.plan.seed for outcome in part] for part in parts(outcomes, range(1000, 1046))]
+    assert seeds == [list(range(1000, 1020)), list(range(1020, 1040)), list(range(1040, 1046))]
+    assert [len(part) for part in parts(outcomes[:-1], range(1000, 1046))] == [20, 20]
