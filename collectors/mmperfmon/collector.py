@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
-from zoneinfo import ZoneInfo
 
 from collectors.mmperfmon.command import CommandOptions, command_line, printed
 from collectors.mmperfmon.datasets import maps
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collectors.mmperfmon.datasets import Maps
     from collectors.mmperfmon.parse_legend import Output
     from tokiod.window import Window
-
-UTC = ZoneInfo("UTC")
 
 
 def connected(config: Config) -> Mmperfmon:
@@ -65,7 +63,7 @@ class Mmperfmon:
         for query in self._options.queries:
             _, output = await self._output(query, window)
             dropped.update(output.dropped)
-            rows += [measured(table, Buckets(UTC, self.step), self._series, window, dropped) for table in output.tables]
+            rows += [measured(table, Buckets(dt.UTC, self.step), self._series, window, dropped) for table in output.tables]
         return rows, dropped
 
     async def printed(self, window: Window) -> dict[str, bytes]:

@@ -11,8 +11,6 @@ from collectors.mmperfmon.parse_legend import CACHE_BYTES, STAMP
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
     from numpy.typing import NDArray
 
 NEVER = np.iinfo(np.int64).min
@@ -24,7 +22,7 @@ SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 
 # Files of one hour have the same rows, so nearly all calls are answered from the cache.
 @cached_for_bytes(CACHE_BYTES)
-def to_instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
+def to_instants(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64]:
     """Return the instants of joined time stamps, in the order of the rows; NEVER for a time that no clock in the zone showed."""
     pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -33,7 +31,7 @@ def to_instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
     return instants
 
 
-def _instants(stamp: str, zone: ZoneInfo) -> tuple[int, int]:
+def _instants(stamp: str, zone: dt.tzinfo) -> tuple[int, int]:
     """Return both instants of a local time, equal unless clocks are put back."""
     try:
         local = dt.datetime.fromisoformat(f"{stamp[:10]}T{stamp[11:]}")

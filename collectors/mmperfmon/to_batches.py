@@ -16,9 +16,9 @@ from tokiod.batch import Rows as WholeRows
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections import Counter
     from collections.abc import Iterable, Mapping
-    from zoneinfo import ZoneInfo
 
     from numpy.typing import NDArray
 
@@ -33,7 +33,7 @@ MIN_ROWS_FOR_LENGTH = 3
 class Buckets(NamedTuple):
     """The meaning of time stamps: their zone, and the seconds by which their buckets begin earlier."""
 
-    zone: ZoneInfo
+    zone: dt.tzinfo
     step: int
 
 

@@ -14,7 +14,6 @@ import stat
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, available_timezones
 
 from tokiod.config.convert import Fault
 from tokiod.errors import nearest
@@ -50,6 +49,8 @@ _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
     """Check that a time zone exists."""
     if not _exists(zone):
+        from zoneinfo import available_timezones  # noqa: PLC0415 - see tokiod.window
+
         # Abbreviations are no zones: the nearest name would be that of another zone.
         hint = nearest(zone, available_timezones()) if "/" in zone else '; write a zone such as "America/Los_Angeles" or "UTC"'
         yield Fault(key, f"unknown time zone {zone!r}{hint}")
@@ -382,7 +383,7 @@ def _weeks() -> Iterator[dt.date]:
 @lru_cache
 def _grid(zone: str) -> int:
     """Return the largest number of seconds that divides every midnight of a zone, and thus the length of each of its days."""
-    info = ZoneInfo(zone)
+    info = Calendar(zone).zone
     offsets = {info.utcoffset(dt.datetime.combine(date, dt.time(), info)) or dt.timedelta() for date in _weeks()}
     return math.gcd(_DAY, *(int(offset.total_seconds()) for offset in offsets))
 

@@ -72,6 +72,8 @@ def configured_sink(config: Config, name: str) -> SinkConfig:
 
 def read(config: Config, now: float, real_now: float) -> list[SinkState]:
     """Return the states of the configured sinks. now: of the clock, for their lag; real_now: the machine's, for whether they run."""
+    if not config.sink:
+        return []
     found = [_read(config.sink_state / one.name, SinkState(name=one.name, kind=one.kind), real_now) for one in config.sink]
     try:
         with Ledger.open_readonly(config.archive.ledger_copy, checked=False) as ledger:
