@@ -71,10 +71,19 @@ class MachineFiles(FaultyFiles):
     syncing: Path | None = None
     kills_undurable = False
 
-    def setup(self, clock: MachineClock, sickness: DiskSickness, died: Callable[[], None], failed: Callable[[str], None]) -> MachineFiles:
-        """Set the clock; died: called when the process ends at one of its operations; failed: with the name of one that fails."""
+    def setup(
+        self,
+        clock: MachineClock,
+        sickness: DiskSickness,
+        died: Callable[[], None],
+        failed: Callable[[str], None],
+        set_aside: Callable[[Path], None],
+    ) -> MachineFiles:
+        """Set the clock; died: called when the process ends at one of its operations; failed: with the name of one that fails; set_aside:
+        with a file that is about to get the name of one that is not trusted, whether that succeeds or not.
+        """
         self.clock = clock
-        self._died, self._failed = died, failed
+        self._died, self._failed, self._set_aside = died, failed, set_aside
         self._sickness = sickness
         self._ticks = 0
         self._open: set[int] = set()
@@ -119,10 +128,15 @@ class MachineFiles(FaultyFiles):
         self._touch(fd)
 
     def rename(self, source: Path, target: Path) -> None:
+        self._note_aside(source, target)
         super().rename(source, target)
         if self.kills_undurable:
             self.kills_undurable = False
             self.kill("fsync_directory", 1)
+
+    def link(self, path: Path, other: Path) -> None:
+        self._note_aside(path, other)
+        super().link(path, other)
 
     def fsync_directory(self, path: Path) -> None:
         self.syncing = path
@@ -144,6 +158,10 @@ class MachineFiles(FaultyFiles):
         self._kill_at, self._kill_call, self.kills_undurable = 0, ("", 0), False
         self.fail_no_more()
         self._sickness.until = 0.0
+
+    def _note_aside(self, path: Path, new: Path) -> None:
+        if ".aside-" in new.name:
+            self._set_aside(path)
 
     def _opened(self, fd: int) -> int:
         self._open.add(fd)

@@ -257,8 +257,8 @@ class Machine:
     heartbeats a day.
 
     on_writer_started: called after each start. reader: the collector of a watched file. damaged: the inodes of the files that another
-    program damaged. failures: the operations on files that failed, with their time of the loop. writer_ended_at: when the writer ended
-    since it was ready.
+    program damaged. failures: the operations on files that failed, with their time of the loop; set_aside_at: in the same time, when a
+    file was last set aside, which the next commit reports. writer_ended_at: when the writer ended since it was ready.
     """
 
     def __init__(
@@ -291,6 +291,7 @@ class Machine:
         self._recovering: asyncio.Task[None] | None = None
         self.sickness = DiskSickness(loop, random.Random(rng.random()))
         self.failures: list[tuple[float, str]] = []
+        self.set_aside_at: dict[Path, float] = {}
         self.writer_ended_at: list[float] = []
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
         self.writer = Writer(self)
@@ -299,7 +300,13 @@ class Machine:
 
     def set_up(self, files: MachineFiles) -> MachineFiles:
         """Connect file operations with the machine."""
-        return files.setup(self.clock, self.sickness, self.writer.die, lambda operation: self.failures.append((self.loop.now, operation)))
+        return files.setup(self.clock, self.sickness, self.writer.die, self._note_failure, self._note_aside)
+
+    def _note_failure(self, operation: str) -> None:
+        self.failures.append((self.loop.now, operation))
+
+    def _note_aside(self, path: Path) -> None:
+        self.set_aside_at[path] = self.loop.now
 
     def load(self) -> Config:
         """Return the configuration."""

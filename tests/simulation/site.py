@@ -809,8 +809,10 @@ class Site:
         return found
 
     def _file_set_aside(self, event: MutableMapping[str, Any]) -> None:
+        path = Path(event["path"])
+        at = self.machine.set_aside_at.pop(path, self.loop.now)
         if not event["salvaged"]:
-            self._given_up(Path(event["path"]), event["reason"], self.loop.now)
+            self._given_up(path, event["reason"], at)
 
     def _file_gone(self, event: MutableMapping[str, Any]) -> None:
         self._given_up(Path(event["path"]), event["reason"], self.loop.now, *self.machine.writer_ended_at)
