@@ -107,6 +107,9 @@ def play(plan: Plan) -> Outcome:
     collectors.__path__.append(KINDS)
     directory = Path(tempfile.mkdtemp(prefix="tokiod-simulation-", dir=MEMORY if MEMORY.is_dir() else None))
     begun, loop = time.process_time(), SimulatedLoop()
+    # Private copies of watched files are made here: other processes play other sites, whose sources have the same names.
+    tempfile.tempdir = str(directory / "tmp")
+    (directory / "tmp").mkdir()
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(loop.keep_failure)
     # The kernel tells a lease's holder by this signal that another program wants the file.
@@ -145,6 +148,7 @@ def play(plan: Plan) -> Outcome:
         loop.close()
         SOURCES.clear()
         SERVERS.clear()
+        tempfile.tempdir = None
         shutil.rmtree(directory)
     site.journal.note(f"outcome {wrong.splitlines()[-1] if wrong else 'right'}")
     counts = site.counts + site.machine.counts + site.network.counts

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import tempfile
 
@@ -75,3 +76,39 @@ def test_only_copies_of_processes_that_died_are_deleted(tmp_path, temporary):
     delete_abandoned(PREFIX)
     assert sorted(path.name for path in temporary.iterdir()) == sorted([copy.path.parent.name, "other"])
     copy.delete()
+
+
+@pytest.mark.parametrize("step", ["made", "opened", "opened, and held meanwhile"])
+def test_a_directory_that_another_process_deletes_before_it_is_locked_is_made_again(tmp_path, temporary, monkeypatch, step):
+    """A process that starts deletes what is not locked; it may be the second one of the same source in the same TMPDIR."""
+    found, others = put(tmp_path), []
+    make, lock = tempfile.mkdtemp, fcntl.flock
+
+    def mkdtemp(**options):
+        made = make(**options)
+        if step == "made" and not others:
+            others.append(made)
+            delete_abandoned(PREFIX)
+        return made
+
+    def flock(descriptor, operation):
+        if step != "made" and not others:
+            others.append(descriptor)
+            (place,) = temporary.iterdir()
+            if step == "opened":
+                delete_abandoned(PREFIX)
+            else:
+                others.append(other := os.open(place, os.O_RDONLY))
+                lock(other, fcntl.LOCK_EX)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    copy = copied(tmp_path, found, 100, PREFIX)
+    assert others
+    assert copy.path.read_text() == "content"
+    delete_abandoned(PREFIX)
+    assert copy.path.exists()
+    copy.delete()
+    if step == "opened, and held meanwhile":
+        os.close(others[1])

@@ -53,10 +53,8 @@ def copied(root: Path, found: FoundFile, max_bytes: int, prefix: str) -> Private
     """Copy a file below `root`. Raises Unacceptable for one that is too large or sparse, FileChanged, and OSError."""
     with opened(root, found) as descriptor:
         _check(descriptor, found.size, max_bytes)
-        place = Path(tempfile.mkdtemp(prefix=prefix))
-        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        place, lock = _locked_directory(prefix)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path = place / (os.fsencode(found.path.name)[-MAX_NAME_BYTES:].decode(errors="ignore") or "file")
             digest = _copy(descriptor, path, found)
             os.utime(path, ns=(found.mtime_ns, found.mtime_ns))
@@ -65,6 +63,20 @@ def copied(root: Path, found: FoundFile, max_bytes: int, prefix: str) -> Private
             os.close(lock)
             raise
     return PrivateCopy(path, digest, lock)
+
+
+# A process that starts may find the new directory before it is locked, and delete it as abandoned.
+def _locked_directory(prefix: str) -> tuple[Path, int]:
+    """Make a directory in TMPDIR; return it with the descriptor that locks it."""
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=prefix))
+        with suppress(FileNotFoundError):
+            lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                place.stat()
+                return place, lock
+            os.close(lock)
 
 
 def delete_abandoned(prefix: str) -> None:
