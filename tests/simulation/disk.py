@@ -267,8 +267,6 @@ class LedgerDisk:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         if not database:
             return 0
-        # An operator may have removed the directory after the power failed, which is too late.
-        self.path.parent.mkdir(exist_ok=True)
         commits = self._frames(log)
         backfilled = struct.unpack_from("=I", shared, self.BACKFILLED)[0] if len(shared) >= self.BACKFILLED + 4 else 0
         durable = max(backfilled, self._synced[1] if self._synced[0] == log[16:24] else 0)

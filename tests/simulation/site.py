@@ -404,6 +404,8 @@ class Site:
         keeping = [asyncio.ensure_future(self._guard(one.keep())) for one in (self.machine.writer, self.machine.collectors)]
         for event in plan.events:
             await self._sleep_until(event.at)
+            # Nobody can do anything on a machine without power.
+            await self.machine.has_power.wait()
             self.journal.note(f"event {event}")
             self._copy_ledger()
             self.counts[event.kind] += self._happen(event)
