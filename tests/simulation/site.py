@@ -784,13 +784,14 @@ class Site:
             self.journal.faults.append(f"a file whose collection was recorded is collected again: {event['path']}")
 
     def _check_rebuilt(self) -> None:
-        """A ledger that was removed is made again from the files, not from nothing. Raises Wrong.
+        """A ledger that was removed is made again from the sound files, not from nothing. Raises Wrong.
 
         Files older than the retention are not looked at: all of them seem to be, to a clock that is years ahead.
         """
         before, self._rebuilt_before = self._rebuilt_before, None
         oldest = self.clock.time() - max(source.retention for source in self.config.source)
-        files = [path for path in self._live_files() if path.stem in {source.system for source in self.sources.values()}]
+        systems = {source.system for source in self.sources.values()}
+        files = [path for path in self._live_files() if path.stem in systems and not self.machine.is_damaged(path)]
         has_files = any(self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name)).end > oldest for path in files)
         if before == self.journal.events["ledger.rebuilt"] and has_files:
             raise Wrong("the ledger was removed, and the next writer has not rebuilt it from the files")
