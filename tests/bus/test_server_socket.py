@@ -6,6 +6,7 @@ import socket as plain
 import stat
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from tokiod.bus.publisher import MAX_SUBSCRIPTION_BYTES
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import REFUSED, Sender, Stored
 from tokiod.bus.zap import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
-from tokiod.errors import ConfigError
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.runtime.unix_socket import is_served
 
 EPOCH = "this-run"
 TCP_REPAIR = 19
@@ -234,3 +236,30 @@ def test_a_message_that_is_no_subscription_is_counted_and_a_long_one_ends_its_co
         subscribed(feed, 1)
         client.send(b"\x01" + b"x" * MAX_SUBSCRIPTION_BYTES)
         wait(lambda: feed.poll() == 0 and feed.subscriptions == set())
+
+
+def test_the_path_of_a_running_process_is_not_taken_from_it_and_that_of_an_ended_one_is(tmp_path):
+    """libzmq would delete the socket at the path, and no client would reach the first process any more."""
+    endpoint, in_use = (
+        f"ipc://{tmp_path}/feed",
+        r"the feed can't be opened at ipc:///.*: Address already in use; stop the process that has it",
+    )
+    with Feed(endpoint, EPOCH):
+        with pytest.raises(TokiodError, match=in_use):
+            Feed(endpoint, EPOCH)
+        assert is_served(tmp_path / "feed")
+    with plain.socket(plain.AF_UNIX) as left:
+        left.bind(str(tmp_path / "left"))
+    with Feed(f"ipc://{tmp_path}/left", EPOCH):
+        assert is_served(tmp_path / "left")
+
+
+def test_a_process_whose_clients_wait_to_be_accepted_serves_its_path(tmp_path):
+    with plain.socket(plain.AF_UNIX) as listener, ExitStack() as clients:
+        listener.bind(str(tmp_path / "feed"))
+        listener.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(plain.socket(plain.AF_UNIX, plain.SOCK_STREAM | plain.SOCK_NONBLOCK))
+            with suppress(BlockingIOError):
+                client.connect(str(tmp_path / "feed"))
+        assert is_served(tmp_path / "feed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import zmq
 from tokiod.bus.zap import ConnectionAudit
 from tokiod.errors import TokiodError
 from tokiod.runtime.process_setup import free_unused_memory
+from tokiod.runtime.unix_socket import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,13 +106,21 @@ class ServerSocket:
         if self._audit is not None:
             self._audit.watch(self.socket)
         try:
-            self.socket.bind(self._endpoint)
-            if self._endpoint.startswith("ipc://"):
-                # Not by the umask, which all threads share. Until here the umask applies, which lets no others connect.
-                Path(self._endpoint.removeprefix("ipc://")).chmod(self._mode)
+            self._bind()
         except (zmq.ZMQError, OSError) as error:
             self.close()
+            remedy = "stop the process that has it" if error.errno == errno.EADDRINUSE else "its directory must exist and be writable"
             reason = zmq.strerror(error.errno or 0)
-            raise TokiodError(
-                f"the {self._name} can't be opened at {self._endpoint}: {reason}; its directory must exist and be writable"
-            ) from None
+            raise TokiodError(f"the {self._name} can't be opened at {self._endpoint}: {reason}; {remedy}") from None
+
+    def _bind(self) -> None:
+        if not self._endpoint.startswith("ipc://"):
+            self.socket.bind(self._endpoint)
+            return
+        path = Path(self._endpoint.removeprefix("ipc://"))
+        # libzmq deletes a socket that it finds there, also that of a running process, which no client would reach any more.
+        if is_served(path):
+            raise zmq.ZMQError(errno.EADDRINUSE)
+        self.socket.bind(self._endpoint)
+        # Not by the umask, which all threads share. Until here the umask applies, which lets no others connect.
+        path.chmod(self._mode)

@@ -18,6 +18,7 @@ import structlog
 
 from tokiod.errors import TokiodError
 from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
+from tokiod.runtime.unix_socket import is_served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -95,7 +96,7 @@ Answer = Pong | Reloaded | Refused
 @asynccontextmanager
 async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
     """Answer requests at a Unix socket that only its owner can open. Raises OSError, also if another daemon serves it."""
-    if _is_served(path):
+    if is_served(path):
         raise FileExistsError(f"another daemon answers at {path}")
 
     clients: set[asyncio.StreamWriter] = set()
@@ -172,11 +173,3 @@ def _bound(path: Path) -> socket.socket:
     finally:
         os.umask(mask)
     return listener
-
-
-def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, suppress(OSError):
-        caller.settimeout(1)
-        caller.connect(str(path))
-        return True
-    return False

@@ -18,6 +18,7 @@ from tokiod.errors import ConfigError, NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reader.cells import use_one_thread
 from tokiod.runtime.http_server import stop_accepting
+from tokiod.runtime.unix_socket import is_served
 from tokiod.web.events import follow
 from tokiod.web.server import WebServer
 from tokiod.web.views import Views
@@ -135,8 +136,7 @@ def _unix(path: Path) -> socket.socket:
     """Take the place of the socket that an earlier process left. The umask lets no others connect before the mode is set."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):
-            with socket.socket(socket.AF_UNIX) as client, suppress(ConnectionRefusedError):
-                client.connect(str(path))
+            if is_served(path):
                 raise TokiodError(f"another process listens on {path}; stop it first")
             path.unlink()
     listener = socket.socket(socket.AF_UNIX)
