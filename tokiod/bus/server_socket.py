@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,8 +120,9 @@ class ServerSocket:
             return
         path = Path(self._endpoint.removeprefix("ipc://"))
         # libzmq deletes a socket that it finds there, also that of a running process, which no client would reach any more.
-        if is_served(path):
-            raise zmq.ZMQError(errno.EADDRINUSE)
+        with suppress(PermissionError):
+            if is_served(path):
+                raise zmq.ZMQError(errno.EADDRINUSE)
         self.socket.bind(self._endpoint)
         # Not by the umask, which all threads share. Until here the umask applies, which lets no others connect.
         path.chmod(self._mode)

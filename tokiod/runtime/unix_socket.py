@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 
 
 def is_served(path: Path) -> bool:
-    """Return whether a process accepts connections at a path; False where this user may not connect."""
+    """Return whether a process accepts connections at a path. Raises PermissionError where this user may not connect."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
         try:
             client.connect(str(path))
         except BlockingIOError:
             # So many wait to be accepted that one more would have to wait.
             return True
+        except PermissionError:
+            raise
         except OSError:
             return False
     return True

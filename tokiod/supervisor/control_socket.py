@@ -96,8 +96,9 @@ Answer = Pong | Reloaded | Refused
 @asynccontextmanager
 async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
     """Answer requests at a Unix socket that only its owner can open. Raises OSError, also if another daemon serves it."""
-    if is_served(path):
-        raise FileExistsError(f"another daemon answers at {path}")
+    with suppress(PermissionError):
+        if is_served(path):
+            raise FileExistsError(f"another daemon answers at {path}")
 
     clients: set[asyncio.StreamWriter] = set()
 
