@@ -55,7 +55,7 @@ class Day(msgspec.Struct, frozen=True, order=True):
 
 # Importing zoneinfo takes 3 of the 80 ms of a `status`.
 def _zone(timezone: str) -> dt.tzinfo:
-    """Return a time zone. Raises KeyError, ValueError or OSError where there is none of this name."""
+    """Return a time zone by its name. Raises KeyError, ValueError or OSError for an unknown one."""
     if timezone == "UTC":
         return dt.UTC
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - as above
