@@ -885,7 +885,7 @@ class Site:
         """Return whether the writer has noticed each file that is missing: a scan of many files takes a while."""
         try:
             with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
-                missing = ledger.known_files(self.config.archive.root).missing()
+                missing = ledger.known_files(self.config.archive.root).missing(lambda _system: float("-inf"))
         except (TokiodError, LedgerError) as error:  # the writer may be starting
             return f"the ledger can't be read: {error}"
         return ", ".join(str(one.path) for one in missing) or True

@@ -324,6 +324,29 @@ def test_a_file_older_than_the_sources_reach_back_may_be_moved_away(tmp_path):
     assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 50 * HOUR)]
 
 
+def test_a_file_taken_away_while_the_clock_is_ahead_is_missed_once_the_clock_is_right(tmp_path):
+    site = Site(tmp_path, msgspec.structs.replace(LMT, retention=Duration(DAY)))
+    site.store(0, 50)
+    site.look(50)
+    site.look(751)
+    site.store(750, 751)
+    site.path(1).unlink()
+    site.look(751)
+    site.look(50)
+    later = (model.EPOCH + 750 * HOUR, model.EPOCH + 751 * HOUR)
+    assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + DAY), (model.EPOCH + 2 * DAY, model.EPOCH + 50 * HOUR), later]
+
+
+def test_an_old_file_that_is_made_again_holds_only_what_is_stored_from_then_on(tmp_path):
+    site = Site(tmp_path, msgspec.structs.replace(LMT, retention=Duration(DAY)))
+    site.store(0, 50)
+    site.look(50)
+    site.path(0).unlink()
+    site.look(60)
+    site.store(3, 4)
+    assert list(site.ledger.stored("l")) == [(model.EPOCH + 3 * HOUR, model.EPOCH + 4 * HOUR), (model.EPOCH + DAY, model.EPOCH + 50 * HOUR)]
+
+
 def test_an_archive_that_is_not_mounted_has_lost_nothing(tmp_path):
     site = Site(tmp_path)
     site.store(0, 30)

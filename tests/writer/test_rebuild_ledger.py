@@ -73,7 +73,7 @@ def test_the_files_that_prove_windows_are_known_with_them_so_that_their_loss_is_
         known = ledger.known_files(one.directory)
         for date in ("2018-01-29", "2018-01-30"):
             one.directory.joinpath(date, "fs.hdf5").unlink()
-        assert [(file.path.parent.name, file.system, file.window) for file in known.missing()] == [
+        assert [(file.path.parent.name, file.system, file.window) for file in known.missing(lambda _: 0)] == [
             ("2018-01-29", "fs", hours(0, 24)),
             ("2018-01-30", "fs", hours(24, 48)),
         ]

@@ -16,7 +16,7 @@ import msgspec
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from tokiod.ledger.database import Database
 
@@ -55,12 +55,14 @@ class KnownFiles:
         """Return the known file of a path, whether it exists or not."""
         return self._file(self._name(path)) if path in self else None
 
-    def missing(self, present: Container[str] = ()) -> list[KnownFile]:
+    def missing(self, held_since: Callable[[str], float], present: Container[str] = ()) -> list[KnownFile]:
         """Return the files that no longer exist, oldest first. One stat per file; a file that can't be looked up is not missing.
 
-        present: paths that need no stat, as texts.
+        held_since: returns the time from which the sources of a system still hold data, epoch seconds; files that end earlier are not
+        looked up. present: paths that need no stat, as texts.
         """
-        gone = [name for name in self._rows if (path := self._prefix + name) not in present and _is_missing(path)]
+        away = ((name, self._prefix + name, system, end) for name, (system, _, end) in self._rows.items())
+        gone = [name for name, path, system, end in away if path not in present and end > held_since(system) and _is_missing(path)]
         return sorted(map(self._file, gone), key=lambda one: one.window)
 
     def remove(self, one: KnownFile) -> None:

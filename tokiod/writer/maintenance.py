@@ -6,6 +6,7 @@ The windows of a file that is missing are collected again, as far as their sourc
 from __future__ import annotations
 
 import errno
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -112,12 +113,13 @@ class Maintenance:
         return forgotten
 
     def forget_missing_files(self, present: Container[str] = ()) -> None:
-        """Forget the windows of missing files; of days older than any retention, only the files. present: paths that were seen just now.
+        """Forget the windows of missing files, except of days older than any retention. present: paths that were seen just now.
 
+        Those days stay known: a clock that is ahead makes a day old until it is right again.
         Also called before the first window: a new file under the name of a missing one would hide the loss.
         """
         with self._units.unit("find missing files"):
-            missing = self._known_files.missing(present)
+            missing = self._known_files.missing(functools.cache(self._held_since), present)
             if missing:
                 self._check_mounted()
             for one in missing:
@@ -197,19 +199,18 @@ class Maintenance:
             raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self.config.archive.root))
 
     def _forget_missing(self, one: KnownFile) -> None:
-        retention = max((int(source.retention) for source in self.config.source if source.system == one.system), default=0)
-        if one.window.end > self._passed_time(one.system) - retention:
-            log.error("file.gone", path=str(one.path), reason="the file is missing; its windows are collected again")
-            self.sink.miss(one.path)
-            self.ledger.forget(one.system, one.window, self.clock.time())
-            self._has_forgotten = True
+        log.error("file.gone", path=str(one.path), reason="the file is missing; what its sources still hold of it is collected again")
+        self.sink.miss(one.path)
+        self.ledger.forget(one.system, one.window, self.clock.time())
+        self._has_forgotten = True
         self._known_files.remove(one)
 
-    def _passed_time(self, system: str) -> float:
-        """Return the latest time that has certainly passed, epoch seconds: a clock may be ahead, a stored sample is not."""
+    def _held_since(self, system: str) -> float:
+        """Return the epoch second from which a source of a system may still hold data: the clock may be ahead, a stored sample is not."""
         now = self.clock.time()
         ends = [row.data_end for row in self.ledger.sources() if row.system == system and row.data_end is not None]
-        return min(now, max(ends, default=now))
+        retention = max((int(source.retention) for source in self.config.source if source.system == system), default=0)
+        return min(now, max(ends, default=now)) - retention
 
     def _slot_of(self, path: Path, start: int) -> FileSlot | None:
         systems = sorted(self.config.systems)
