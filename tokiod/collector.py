@@ -309,7 +309,7 @@ class RawSource(Protocol):
         ...
 
     def create(self, path: Path) -> RawFile:
-        """Create a file for the raw output of consecutive windows. Raises OSError."""
+        """Create a file for the raw output of windows in order; of a source without a past some may be missing. Raises OSError."""
         ...
 
     def options(self) -> list[str]:

@@ -50,12 +50,14 @@ def run(scene, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=scene.directory)
 
 
-def fetch(scene, source, output, *, span=None):
+def fetch(scene, source, output, *, span=None, codes=(0,)):
     start, end = span or (iso(scene.site.epoch), iso(scene.clock.epoch))
     options = ["--output", output, "--json", "--config", scene.config_path, "--clock", scene.clock]
     done = run(scene, "fetch", source.name, start, end, *options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert done.returncode in codes, done.stderr
+    fetched = json.loads(done.stdout)
+    assert done.returncode == bool(fetched["missing"])
+    return fetched
 
 
 def archived(scene, fetched, path):
@@ -83,6 +85,10 @@ def cells(paths, start, end):
     return found
 
 
+def in_windows(cells, starts):
+    return {cell for cell in cells if cell[2] - cell[2] % 60 in starts}
+
+
 @pytest.mark.parametrize("source", [LMT, COLLECTD, ESNET, MMPERFMON], **ID)
 def test_what_is_fetched_of_the_past_is_archived_to_the_cells_of_the_daemon(scene, source, tmp_path):
     fetched = fetch(scene, source, tmp_path / "raw")
@@ -94,13 +100,19 @@ def test_what_is_fetched_of_the_past_is_archived_to_the_cells_of_the_daemon(scen
 
 
 def test_a_source_without_a_past_is_recorded_until_the_end(scene, tmp_path):
+    """A window lasts 3 s here: a busy machine may miss some of them, in the daemon or in the command."""
     now = int(scene.clock.time())
-    fetched = fetch(scene, LUSTRE, tmp_path / "raw", span=("10m", iso(now + 600)))
+    fetched = fetch(scene, LUSTRE, tmp_path / "raw", span=("10m", iso(now + 600)), codes=(0, 1))
     assert fetched["start"] >= now - 60
     found = archived(scene, fetched, tmp_path / "day.hdf5")
     wait_for(lambda: scene.stored(LUSTRE)[-1].end >= fetched["end"], 60, "not stored")
     live = cells(scene.files(LUSTRE), fetched["start"], fetched["end"])
-    assert found.keys() == live.keys()
+    missed = {one["start"] for one in fetched["missing"]}
+    assert {time - time % 60 for _, _, time in found}.isdisjoint(missed)
+    stored = {time - time % 60 for _, _, time in live}
+    both = stored - missed
+    assert len(both) >= 3
+    assert in_windows(found, both) == in_windows(live, both)
     assert {dataset for dataset, _, _ in found} == {dataset for dataset, _, _ in live}
     done = run(scene, "fetch", LUSTRE.name, "2h", "1h", "--output", tmp_path, "--config", scene.config_path, "--clock", scene.clock)
     assert (done.returncode, done.stdout) == (2, "")

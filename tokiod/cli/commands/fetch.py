@@ -30,15 +30,25 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.reports.fetch import Fetched
+    from tokiod.reports.fetch import Fetched, MissingWindow
 
+EXIT_MISSING = 1
 NOT_POLLED = "whose files are its raw output: `tokioctl archive` reads them where they are"
+
+
+class MissingSpan(msgspec.Struct, frozen=True):
+    """A window [start, end), UTC epoch seconds, and why it was not fetched in its time."""
+
+    start: int
+    end: int
+    reason: str
 
 
 class FetchedFiles(msgspec.Struct, frozen=True):
     """The files of the span [start, end), UTC epoch seconds.
 
-    kept: how many of the files were there before; bytes: of all; archive: the command that makes a TTS file of them.
+    kept: how many of the files were there before; bytes: of all; archive: the command that makes a TTS file of them; missing: windows of a
+    source without a past that the other files lack.
     """
 
     source: str
@@ -49,6 +59,7 @@ class FetchedFiles(msgspec.Struct, frozen=True):
     kept: int
     bytes: int
     archive: list[str]
+    missing: list[MissingSpan]
 
 
 @click.command("fetch", epilog=examples("tokioctl fetch cscratch-lmt 2026-11-20 2026-11-21 --output /data/raw"))
@@ -65,8 +76,8 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
 
     START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. Whole
     windows are fetched, as the source returns them, in files that `tokioctl archive` reads. A file has its name when it is complete: the
-    same command goes on after an interrupt. A source without a past is recorded until END. The daemon may run or not; the archive is not
-    touched. Exit 0 fetched, 2 failed.
+    same command goes on after an interrupt. A source without a past is recorded until END; a window that fails is missing. The daemon may
+    run or not; the archive is not touched. Exit 0 fetched, 1 windows are missing, 2 failed.
     """
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
@@ -79,6 +90,8 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
     except OSError as error:
         raise Failed(f"{error.filename or output}: {error.strerror or error}") from error
     _report(section, fetched, options, as_json=as_json)
+    if fetched.missing:
+        raise SystemExit(EXIT_MISSING)
 
 
 async def _fetched(
@@ -92,7 +105,11 @@ async def _fetched(
         if span.end < wanted.end or span.start > wanted.start:
             echo(f"{section.name}: only {span} can be fetched now", err=True)
         with click.progressbar(length=span.seconds, label="fetch", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-            fetched = await Fetch(section, raw, span, output, calendar, clock, force, bar.update).run()
+
+            def miss(missing: MissingWindow) -> None:
+                echo(f"{section.name}: {missing.window} is missing: {missing.reason}", err=True)
+
+            fetched = await Fetch(section, raw, span, output, calendar, clock, force, bar.update, miss).run()
     finally:
         await raw.collector.close()
     return fetched, raw.options()
@@ -121,9 +138,12 @@ def _report(section: SourceConfig, fetched: Fetched, options: list[str], *, as_j
     command = ["tokioctl", "archive", section.kind, *files, "--output", f"{section.system}.hdf5", *times, *options]
     nbytes = sum(path.stat().st_size for path in fetched.files)
     if as_json:
-        echo_json(FetchedFiles(section.name, section.kind, span.start, span.end, files, fetched.kept, nbytes, command))
+        missing = [MissingSpan(window.start, window.end, reason) for window, reason in fetched.missing]
+        echo_json(FetchedFiles(section.name, section.kind, span.start, span.end, files, fetched.kept, nbytes, command, missing))
         return
     for path in fetched.files:
         echo(path)
     echo(f"{section.name}: {span} in {len(files)} files, {nbytes} bytes" + (f"; {fetched.kept} were there" if fetched.kept else ""))
+    if fetched.missing:
+        echo(f"missing: {sum(one.window.seconds for one in fetched.missing)} s in {len(fetched.missing)} windows")
     echo(f"to archive: {shlex.join(command)}")
