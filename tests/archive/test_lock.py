@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
-from tokiod.archive.lock import ArchiveLock, ArchiveLocked, lasting_owner, lock_owner
+from tokiod.archive.lock import AlreadyRunning, ProcessLock, lasting_owner, lock_owner
 from tokiod.archive.rights import make_private
 from tokiod.errors import TokiodError
 
@@ -34,8 +34,8 @@ def killed(process: subprocess.Popen):
 
 HOLD = """
     import sys, signal, pathlib
-    from tokiod.archive.lock import ArchiveLock
-    with ArchiveLock(pathlib.Path(sys.argv[1])):
+    from tokiod.archive.lock import ProcessLock
+    with ProcessLock(pathlib.Path(sys.argv[1])):
         print("ready", flush=True)
         signal.pause()
 """
@@ -43,9 +43,9 @@ HOLD = """
 
 HOLD_SHOWN = """
     import sys, signal, pathlib
-    from tokiod.archive.lock import ArchiveLock
+    from tokiod.archive.lock import ProcessLock
     path, shown = map(pathlib.Path, sys.argv[1:])
-    with ArchiveLock(path, owner=shown):
+    with ProcessLock(path, owner=shown):
         print("ready", flush=True)
         signal.pause()
 """
@@ -64,12 +64,12 @@ def test_a_second_writer_is_refused_by_name_and_the_lock_dies_with_its_owner(tmp
     owner = start(HOLD, str(path))
     with owner:
         assert lock_owner(path) == owner.pid
-        with pytest.raises(ArchiveLocked, match=f"process {owner.pid} already writes to this archive"), ArchiveLock(path, timeout=0):
+        with pytest.raises(AlreadyRunning, match=f"process {owner.pid} already writes to this archive"), ProcessLock(path, timeout=0):
             pass
         owner.send_signal(signal.SIGKILL)
         owner.wait()
         assert lock_owner(path) is None
-        with ArchiveLock(path, timeout=0):
+        with ProcessLock(path, timeout=0):
             assert lock_owner(path) == os.getpid()
     assert lock_owner(path) is None
 
@@ -78,8 +78,8 @@ def test_a_writer_whose_supervisor_is_gone_is_waited_for_longer_than_one_that_wo
     path = tmp_path / "lock"
     ending = """
         import sys, time, pathlib
-        from tokiod.archive.lock import ArchiveLock
-        with ArchiveLock(pathlib.Path(sys.argv[1])):
+        from tokiod.archive.lock import ProcessLock
+        with ProcessLock(pathlib.Path(sys.argv[1])):
             print("ready", flush=True)
             time.sleep(2)
     """
@@ -88,9 +88,9 @@ def test_a_writer_whose_supervisor_is_gone_is_waited_for_longer_than_one_that_wo
         assert abandoned.wait(1) == 0
     with start(ending, str(path), "--parent", str(os.getpid())) as working:
         assert lasting_owner(path, timeout=0.1) == working.pid
-        with pytest.raises(ArchiveLocked), ArchiveLock(path, timeout=0.1):
+        with pytest.raises(AlreadyRunning), ProcessLock(path, timeout=0.1):
             pass
-    with start(ending, str(path), "--parent", "1"), ArchiveLock(path, timeout=0.1):
+    with start(ending, str(path), "--parent", "1"), ProcessLock(path, timeout=0.1):
         assert lock_owner(path) == os.getpid()
 
 
@@ -99,14 +99,14 @@ def test_a_writer_waits_a_moment_for_the_one_that_is_ending(tmp_path):
     ending = start(
         """
         import sys, time, pathlib
-        from tokiod.archive.lock import ArchiveLock
-        with ArchiveLock(pathlib.Path(sys.argv[1])):
+        from tokiod.archive.lock import ProcessLock
+        with ProcessLock(pathlib.Path(sys.argv[1])):
             print("ready", flush=True)
             time.sleep(0.3)
         """,
         str(path),
     )
-    with ending, ArchiveLock(path):
+    with ending, ProcessLock(path):
         assert lock_owner(path) == os.getpid()
 
 
@@ -122,7 +122,7 @@ def test_a_directory_that_cannot_be_made_is_a_sentence_with_the_way_out(tmp_path
     (tmp_path / "file").write_text("not a directory")
     with (
         pytest.raises(TokiodError, match=r"can't lock the archive: .*/file/lock; make it writable"),
-        ArchiveLock(tmp_path / "file" / "lock"),
+        ProcessLock(tmp_path / "file" / "lock"),
     ):
         pass
 
@@ -139,11 +139,11 @@ assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, ctypes.byref(program), 0, 0) 
 """
 LOCK_IT = """
 import sys, pathlib
-from tokiod.archive.lock import ArchiveLock, lock_owner
+from tokiod.archive.lock import ProcessLock, lock_owner
 from tokiod.errors import TokiodError
 path = pathlib.Path(sys.argv[1])
 try:
-    with ArchiveLock(path):
+    with ProcessLock(path):
         print("locked")
 except TokiodError as error:
     print(error)
@@ -199,7 +199,7 @@ def test_users_who_may_not_open_the_lock_see_its_owner_and_can_not_stop_it():
         with holder:
             try:
                 assert holder.stdout.readline() == b"locked\n"
-                with ArchiveLock(path, timeout=0, owner=shown):
+                with ProcessLock(path, timeout=0, owner=shown):
                     os.chown(shown, 0, READERS)
                     assert USERS["reader"].python(ask, path, shown).stdout == f"{os.getpid()}\n"
             finally:
@@ -210,10 +210,10 @@ def test_root_does_not_write_to_the_archive_of_another_user():
     need_users()
     with open_directory() as directory:
         os.chown(directory, SERVICE, SERVICE)
-        with pytest.raises(TokiodError, match=f"belongs to user #{SERVICE}: run this as that user"), ArchiveLock(directory / "lock"):
+        with pytest.raises(TokiodError, match=f"belongs to user #{SERVICE}: run this as that user"), ProcessLock(directory / "lock"):
             pass
         # Before the daemon has ever run: neither its private directory nor the root of the archive exists.
-        with pytest.raises(TokiodError, match=f"{directory} belongs to user #{SERVICE}"), ArchiveLock(directory / "tts/.tokiod/lock"):
+        with pytest.raises(TokiodError, match=f"{directory} belongs to user #{SERVICE}"), ProcessLock(directory / "tts/.tokiod/lock"):
             pass
         with pytest.raises(TokiodError, match=f"{directory} belongs to user #{SERVICE}"):
             make_private(directory / "private")

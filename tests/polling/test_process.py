@@ -319,3 +319,19 @@ def test_a_process_without_a_source_runs_until_it_is_stopped(site):
             child.wait(0.5)
         child.terminate()
         assert child.wait(25) == 0
+
+
+def test_a_second_process_is_refused_while_the_first_one_lives(site):
+    """Both would query each source, and the one that ends first would record all of them as stopped."""
+    config = site.configure()
+    with writer(config), process(site) as child:
+        second = [sys.executable, "-m", "tokiod.cli.tokiod", "collectors", "--config", site.path]
+        text = site.path.read_text()
+        site.path.write_text(text[: text.index("[[source]]")])  # the program has no plugin of the test
+        wait_for(config.collectors_lock.exists)
+        done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, f"process {child.pid} already collects for this daemon" in done.stderr) == (2, True), done.stderr
+        child.kill()
+        child.wait()
+        with process(site):
+            pass

@@ -17,7 +17,7 @@ from job_days import JobDays, polled
 from recorded_stages import save, work
 
 from tests.support.web_site import WebProcess
-from tokiod.archive.lock import ArchiveLock
+from tokiod.archive.lock import ProcessLock
 from tokiod.batch import Batch
 from tokiod.bus.feed import Feed
 from tokiod.config import load as configuration
@@ -108,7 +108,7 @@ class Scene(WebProcess):
                     feed.publish("cscratch", batch, MIDNIGHT)
 
         thread = threading.Thread(target=publish)
-        with ArchiveLock(self.config.archive.lock, owner=self.config.archive.owner):
+        with ProcessLock(self.config.archive.lock, owner=self.config.archive.owner):
             thread.start()
             try:
                 yield

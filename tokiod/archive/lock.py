@@ -1,4 +1,4 @@
-"""The archive's lock: one process writes the archive, and other processes can look up which one."""
+"""Locks of processes: one writes an archive, one collects, one counts in a role. Others can look up which one writes the archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tokiod.archive.rights import PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, refuse_root
 from tokiod.errors import TokiodError
@@ -32,20 +32,34 @@ _WITHOUT_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _PAUSE = threading.Event()
 
 
-class ArchiveLocked(TokiodError):  # noqa: N818 - says what is the case
-    """Another process writes to this archive."""
+class AlreadyRunning(TokiodError):  # noqa: N818 - says what is the case
+    """Another process has the lock."""
 
 
-class ArchiveLock:
-    """The right to write an archive: an flock that the kernel releases when its owner dies, taken before any file or socket is opened.
+class Locked(NamedTuple):
+    """What a lock is for, in the sentences of its errors: the thing that is locked, and what its owner does."""
 
-    Sockets can't replace it: a second bind of an ipc path succeeds and silently replaces the first one.
+    thing: str
+    owner_does: str
+
+
+ARCHIVE = Locked("the archive", "writes to this archive")
+COLLECTORS = Locked("the collectors", "collects for this daemon")
+METRICS = Locked("the metrics", "counts in this role")
+
+
+class ProcessLock:
+    """The right of one process, as to write an archive: an flock that the kernel releases when its owner dies.
+
+    The writer takes it before any file or socket is opened. Sockets can't replace it: a second bind of an ipc path succeeds and silently
+    replaces the first one.
     owner: the file that shows the owner to users who may not open the lock.
     """
 
-    def __init__(self, path: Path, timeout: float = RELEASE_SECONDS, *, owner: Path | None = None) -> None:
+    def __init__(self, path: Path, timeout: float = RELEASE_SECONDS, *, owner: Path | None = None, locked: Locked = ARCHIVE) -> None:
         self.path = path
         self.timeout = timeout
+        self._locked = locked
         self._owner = owner
         self._fd = self._owner_fd = -1
 
@@ -55,9 +69,7 @@ class ArchiveLock:
             self.path.parent.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         except OSError as error:
-            if error.errno in FULL:
-                raise DiskFull("can't lock the archive", error, self.path) from error
-            raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
+            raise self._failed(error, "make it writable for this user") from error
         try:
             self._take()
         except BaseException:
@@ -73,14 +85,17 @@ class ArchiveLock:
         try:
             if not self._acquire():
                 owner = _recorded_pid(self._fd) or "unknown"
-                raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
+                raise AlreadyRunning(f"process {owner} already {self._locked.owner_does} (it holds {self.path}); stop it first")
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            if error.errno in FULL:
-                raise DiskFull("can't lock the archive", error, self.path) from error
             remedy = "mount its file system with locks (Lustre: -o flock)" if error.errno in _WITHOUT_LOCKS else "see the disk"
-            raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; {remedy}") from error
+            raise self._failed(error, remedy) from error
+
+    def _failed(self, error: OSError, remedy: str) -> TokiodError:
+        if error.errno in FULL:
+            return DiskFull(f"can't lock {self._locked.thing}", error, self.path)
+        return TokiodError(f"can't lock {self._locked.thing}: {error.strerror}: {self.path}; {remedy}")
 
     def _acquire(self) -> bool:
         """Try until the timeout: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod import __version__
-from tokiod.archive.lock import ArchiveLocked, lasting_owner
+from tokiod.archive.lock import AlreadyRunning, lasting_owner
 from tokiod.cli import freeze_imports
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, host_option, origin_option, parent_option, version_option
 from tokiod.cli.common.examples import examples
@@ -73,7 +73,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, host_name: str |
     check_writers_host(config, host_name)
     _log_start(config_path, config)
     if (owner := lasting_owner(config.archive.lock)) is not None:
-        raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
+        raise AlreadyRunning(f"process {owner} already writes to {config.archive.root}; stop it first")
     arguments = ["--log-level", log_level] if log_level else []
     arguments += ["--log-format", log_format] if log_format else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]

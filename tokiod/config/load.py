@@ -332,6 +332,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return self.run / CONTROL_SOCKET
 
     @property
+    def collectors_lock(self) -> Path:
+        """The file that the one collectors' process of a bus holds an flock on."""
+        return self.run / "collectors.lock"
+
+    @property
     def hosts_state(self) -> Path:
         """The file in which the daemon shows the state of the other hosts, next to the rings of stages, whose readers may read it."""
         return self.stages.with_name(f"{self.stages.stem}.hosts")

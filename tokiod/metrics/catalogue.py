@@ -21,7 +21,7 @@ from tokiod.window_result import Outcome, Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tokiod.archive.lock import ArchiveLock
+    from tokiod.archive.lock import ProcessLock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Role
     from tokiod.sink import FileChange
@@ -264,7 +264,7 @@ ARCHIVE_SIZE_BYTES = Gauge(None, "tokiod_archive_size_bytes", "Size of the disk 
 
 ALL: tuple[Metric, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Metric))
 
-_roles: list[ArchiveLock] = []
+_roles: list[ProcessLock] = []
 
 
 def start_counting(config: Config, role: Role) -> None:

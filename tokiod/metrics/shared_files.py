@@ -14,7 +14,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from tokiod.archive.lock import ArchiveLock
+from tokiod.archive.lock import METRICS, ProcessLock
 from tokiod.archive.rights import make_private
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ PREFIXES = ("counter", "histogram", "gauge_livesum")
 FILE_BYTES, BYTES_PER_SOURCE = 32 << 10, 40 << 10
 """Bytes of each file, and additional bytes for each source. They are allocated in advance: a write into a mapped page for which the disk
 has no space ends the process with SIGBUS."""
-LOCK_TRIES = 10
-"""Tenths of a second that a predecessor, or a scrape that checks for one, may hold the lock of a role."""
+LOCK_SECONDS = 1.0
+"""How long a predecessor, or a scrape that checks for one, may hold the lock of a role."""
 
 
-def begin(directory: Path, role: Role, metrics: Iterable[Metric], sources: Sequence[str]) -> ArchiveLock:
+def begin(directory: Path, role: Role, metrics: Iterable[Metric], sources: Sequence[str]) -> ProcessLock:
     """Count in a role until the process ends. Keep the returned lock: it marks the role as taken.
 
     Raises TokiodError where another process has the role, OSError where the disk has no space for the files.
     """
     _make(directory)
     with ExitStack() as cleanup:
-        alive = cleanup.enter_context(ArchiveLock(_lock_path(directory, role), LOCK_TRIES))
+        alive = cleanup.enter_context(ProcessLock(_lock_path(directory, role), LOCK_SECONDS, locked=METRICS))
         # prometheus_client chooses between files and memory when it is imported, and the names of files when it creates the first metric.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
         from prometheus_client import values  # noqa: PLC0415 - only with metrics in the configuration

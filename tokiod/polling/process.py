@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from tokiod.archive.lock import COLLECTORS, ProcessLock
 from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.curve import bus_client_keys, hosts_server_keys
@@ -211,8 +212,13 @@ def _log_warnings(config: Config) -> None:
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
-    """Collect until SIGTERM or SIGINT; read the configuration again at SIGHUP. Raises ConfigError."""
-    asyncio.run(_until_signal(load, clock, notifier))
+    """Collect until SIGTERM or SIGINT; read the configuration again at SIGHUP.
+
+    Raises ConfigError, AlreadyRunning if another process collects for the same writer: both would query each source, and the one that ends
+    first would record all of them as stopped.
+    """
+    with ProcessLock(load().collectors_lock, locked=COLLECTORS):
+        asyncio.run(_until_signal(load, clock, notifier))
 
 
 async def _until_signal(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:

@@ -15,7 +15,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive import rights
 from tokiod.archive.layout import daily
-from tokiod.archive.lock import ArchiveLock
+from tokiod.archive.lock import ProcessLock
 from tokiod.archive.rights import make_private
 from tokiod.bus.curve import bus_server_keys
 from tokiod.bus.feed import Feed
@@ -76,7 +76,7 @@ class Host(msgspec.Struct, frozen=True):
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
     """Write the archive until stopping() is true; read the configuration again when reloading() is.
 
-    Raises ConfigError, ArchiveLocked if another process writes the archive, TokiodError for a directory or socket that can't be used.
+    Raises ConfigError, AlreadyRunning if another process writes the archive, TokiodError for a directory or socket that can't be used.
     """
     with _opened(load, clock, notifier) as process, stages.recording(*process.stage_directories, "writer"):
         process.serve(stopping, reloading)
@@ -114,7 +114,7 @@ class WriterProcess:
     def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
         epoch, opened, host = uuid4().hex, stack.enter_context, self._host
         self._repeats, self.stage_directories = Repeats(clock), (config.stages, config.run)
-        opened(ArchiveLock(config.archive.lock, owner=config.archive.owner))
+        opened(ProcessLock(config.archive.lock, owner=config.archive.owner))
         _separate_rights(config)
         _remove_temporary_files(config.archive.root, host.files)
         self._ledger = opened(_open_ledger(config, clock, host.sqlite))

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from tokiod.archive.lock import ArchiveLock, lock_owner
+from tokiod.archive.lock import ProcessLock, lock_owner
 from tokiod.archive.seal_marker import is_marked, mark, unmark
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
@@ -136,7 +136,7 @@ def _is_sealed(path: Path) -> bool:
 def _seal_here(config: Config, files: list[tuple[str, Path]], day: Day, clock: Clock) -> None:
     from tokiod.writer.offline_sealing import seal_days  # noqa: PLC0415 - the other commands do without the writer
 
-    with ArchiveLock(config.archive.lock, owner=config.archive.owner):
+    with ProcessLock(config.archive.lock, owner=config.archive.owner):
         for system, path in files:
             with Console(stderr=True).status(f"sealing {path}"):
                 try:
