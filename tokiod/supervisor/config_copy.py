@@ -93,7 +93,7 @@ def changes(old: Config, new: Config) -> Reloaded:
         sorted(both - changed),
         restarted=are_replayable[0] != are_replayable[1] or any(getattr(old, field) != getattr(new, field) for field in fields),
         keys=list(_changed_keys(old, new)),
-        warnings=_warnings(old, new),
+        warnings=list(_warnings(old, new)),
     )
 
 
@@ -108,11 +108,11 @@ def _changed_keys(old: Config, new: Config) -> Iterator[str]:
             yield field
 
 
-def _warnings(old: Config, new: Config) -> list[str]:
-    if old.archive.path == new.archive.path:
-        return []
-    warning = (
-        f"archive.path: the files below {old.archive.root} stay there and are read no more; the sources' past is collected into "
-        f"{new.archive.root} as far as `retention` reaches, unless the files are moved"
-    )
-    return [warning]
+def _warnings(old: Config, new: Config) -> Iterator[str]:
+    if old.archive.path != new.archive.path:
+        yield (
+            f"archive.path: the files below {old.archive.root} stay there and are read no more; the sources' past is collected into "
+            f"{new.archive.root} as far as `retention` reaches, unless the files are moved"
+        )
+    if old.web.address != new.web.address:
+        yield f"web.address: tokiod web, where it runs, listens on {old.web.address} until `systemctl restart tokiod-web`"

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 2.0
 _CREDENTIALS = struct.Struct("3i")
+_LISTENING = "0A"
+"""TCP_LISTEN in a row of /proc/net/tcp: number, local address, remote address, state, ..., inode."""
 
 
 class WebState(msgspec.Struct, frozen=True):
-    """A web process. pid: None over TCP, and of another PID namespace; health: as /healthz reports, "" without an answer.
+    """A web process. pid: None over TCP, and of another PID namespace; health: as /healthz reports, "" without an answer of its own.
 
     viewers: clients that follow the events; feed: whether the feed sends messages; reloads: by result, since its start.
     """
@@ -52,9 +54,22 @@ def ask_web(address: str) -> WebState | None:
     except OSError:
         return WebState(pid)
     found = dict(re.findall(r"^(tokiod_web_\S+) (\S+)$", metrics, re.MULTILINE))
+    if not found:
+        return WebState(pid)
     reloads = {result: int(float(found.get(f'tokiod_web_reloads_total{{result="{result}"}}', 0))) for result in ("loaded", "refused")}
     viewers, feed = float(found.get("tokiod_web_viewers", 0)), float(found.get("tokiod_web_feed_up", 0))
     return WebState(pid, health.strip(), int(viewers), bool(feed), reloads)
+
+
+# The process itself can't be asked: another program at the address could name any process, which root would signal.
+def listening_pid(address: str) -> int | None:
+    """Return the process that listens on 127.0.0.1:PORT, as the kernel shows it; None if this user may not see it."""
+    inodes = {row[9] for row in _tcp_rows(address) if row[1] == _row_address(address) and row[3] == _LISTENING}
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]") in inodes:
+                return int(descriptor.parts[2])
+    return None
 
 
 def _is_socket(path: Path) -> bool:
@@ -88,6 +103,21 @@ def _pid(address: str) -> int | None:
             return None
         pid, _, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         return int(pid) or None
+
+
+def _tcp_rows(address: str) -> list[list[str]]:
+    table = Path("/proc/net/tcp6" if "[" in address else "/proc/net/tcp")
+    return [line.split() for line in table.read_text().splitlines()[1:]]
+
+
+def _row_address(address: str) -> str:
+    """Return ADDRESS:PORT as the kernel writes it: each 32 bits as a number of this machine, in hexadecimal digits."""
+    import socket  # noqa: PLC0415 - as above
+
+    host, _, port = address.rpartition(":")
+    packed = socket.inet_pton(socket.AF_INET6 if "[" in address else socket.AF_INET, host.strip("[]"))
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{int(port):04X}"
 
 
 def _get(address: str, path: str) -> str:
