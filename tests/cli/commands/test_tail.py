@@ -9,6 +9,8 @@ from keyed import Keyring, wait
 
 from tokiod.batch import Batch
 from tokiod.bus.feed import Feed
+from tokiod.cli.commands.tail import _prefix
+from tokiod.config.load import load
 
 CONFIG = """\
 timezone = "UTC"
@@ -62,3 +64,25 @@ def test_without_keys_it_says_which_to_give(keyring):
     done = subprocess.run(tail(keyring), capture_output=True, text=True, check=False, timeout=150)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "give both --key (your secret key) and --server-key (its public key)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("fs/datatargets/readbyts", "fs has no 'datatargets/readbyts', did you mean datatargets/readbytes?"),
+        ("fs/datatarget/", "fs has no 'datatarget/', did you mean "),
+        ("fs/x", "fs has no 'x'; known: dataservers/cpuload, "),
+        ("fs/datatargets/readbytes/", "fs has no 'datatargets/readbytes/', did you mean datatargets/readbytes?"),
+        ("fz", "unknown system 'fz'; known: fs"),
+        ("fz/datatargets/readbytes", "unknown system 'fz'; known: fs"),
+    ],
+)
+def test_a_topic_that_no_source_fills_is_refused(keyring, topic, reason):
+    done = subprocess.run(tail(keyring, topic), capture_output=True, text=True, check=False, timeout=150)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f": {reason}" in done.stderr
+
+
+@pytest.mark.parametrize("topic", ["", "fs", "fs/", "fs/data", "fs/datatargets/", "fs/datatargets/readbytes"])
+def test_a_topic_is_the_beginning_of_what_a_source_fills(keyring, topic):
+    assert _prefix(load(keyring.directory / "tokiod.toml"), topic) == ("fs/" if topic == "fs" else topic)

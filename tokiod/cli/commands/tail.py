@@ -17,7 +17,7 @@ from tokiod.bus.curve import ClientKeys
 from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.lookup import check_system
+from tokiod.cli.common.lookup import check_system, instead
 from tokiod.cli.common.output import echo, echo_json, printable
 from tokiod.cli.common.times import moment
 from tokiod.config import load as configuration
@@ -74,12 +74,12 @@ def tail_command(
         raise Failed("use either --json or --csv")
     config = configuration.load(config_path)
     begin = None if since is None else moment("--since", since, Calendar(config.timezone).zone, clock.time())
+    prefixes = [_prefix(config, topic)]
     output = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
     endpoint = config.feed.local_endpoint
     _check_access(endpoint)
     try:
-        prefixes = [_prefix(config, topic)]
         with Subscriber(endpoint, prefixes, silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber:
             _follow(subscriber, output, endpoint)
     except KeyboardInterrupt:
@@ -123,10 +123,15 @@ def _keys(config: Config, own: Path | None, server: Path | None) -> ClientKeys |
 
 
 def _prefix(config: Config, topic: str) -> str:
-    system, slash, _ = topic.partition("/")
-    if topic:
-        check_system(config, system)
-    return topic if slash or not topic else f"{topic}/"
+    """Return what the messages begin with. Raises Failed where no source fills it: the command would wait for ever."""
+    if not topic:
+        return topic
+    system, _, beginning = topic.partition("/")
+    check_system(config, system)
+    filled = {dataset for source in config.source if source.system == system for dataset in source.datasets()}
+    if not any(dataset.startswith(beginning) for dataset in filled):
+        raise Failed(f"{system} has no {beginning!r}{instead(beginning, filled)}")
+    return f"{system}/{beginning}"
 
 
 def _gap(gap: Gap) -> str:
