@@ -177,12 +177,14 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
     """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`.
 
-    units, tables: as in SourceConfig; example: inputs and own options of an example in the help of `archive`.
+    units, tables: as in SourceConfig; example: inputs and own options of an example in the help of `archive`; no_files: the sentence that
+    refuses files of a kind that has none, and says what to use instead.
     """
 
     units: ClassVar[Mapping[str, str]] = {}
     tables: ClassVar[frozenset[str]] = frozenset()
     example: ClassVar[str] = ""
+    no_files: ClassVar[str] = ""
 
     @property
     def step(self) -> int:

@@ -30,4 +30,4 @@ def live(config: Config, site: Site) -> Collector:
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:  # noqa: ARG001 - the contract's
     """Raise TokiodError: agents keep their rows in memory alone."""
-    raise TokiodError("kind nodes has no saved files: the agents keep the last hour in memory, and the hub stores nothing")
+    raise TokiodError(Saved.no_files)

@@ -85,7 +85,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """There are no saved files of nodes."""
 
-    example: ClassVar[str] = "nodes.json"
+    no_files: ClassVar[str] = (
+        "kind nodes has no saved files: the agents keep the last hour in memory, and the hub stores nothing; a [[source]] of this kind "
+        "archives them, and `tokioctl export` writes them to files"
+    )
 
     @property
     def step(self) -> int:

@@ -36,7 +36,7 @@ def faults(load, *stanzas):
     return [fault.partition(": ")[2] for fault in error.value.faults]
 
 
-@pytest.mark.parametrize("kind", plugins.kinds())
+@pytest.mark.parametrize("kind", [kind for kind in plugins.kinds() if not plugins.load(kind).Saved.no_files])
 def test_every_kind_can_be_watched_for_without_a_word_of_where_its_live_source_is(load, kind):
     (source,) = load(stanza(kind=kind)).source
     assert isinstance(source, Watched)
@@ -78,6 +78,11 @@ def test_what_is_wrong_is_told_at_its_place(load, given, sentence):
     (fault,) = faults(load, stanza(**given))
     assert fault.startswith("source spool: ")
     assert sentence in fault
+
+
+def test_a_kind_without_saved_files_can_not_be_watched_for(load):
+    found = faults(load, stanza(kind="nodes", system="cluster.nodes"))
+    assert found == [f"source spool: watch: {plugins.load('nodes').Saved.no_files}"]
 
 
 def test_two_sources_can_not_watch_one_folder(load):

@@ -63,6 +63,8 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
 
     def faults(self) -> list[str]:
         """Return the errors of the folder and the options."""
+        if self.of_files.no_files:
+            return [f"watch: {self.of_files.no_files}"]
         faults = [] if self.watch.startswith("/") else [f"watch: expected an absolute path, got {self.watch!r}"]
         faults += [f"{name}: must be greater than zero" for name in ("scan", "max_size", "max_time") if getattr(self, name) <= 0]
         return [*faults, *self.options.faults()]

@@ -280,3 +280,11 @@ def test_a_kind_that_can_not_be_loaded_is_reported_and_the_others_stay_listed(tm
     assert code == 0
     assert "Cannot be loaded." in text
     assert "Archive saved lmt files." in text
+
+
+def test_a_kind_without_saved_files_is_not_listed_and_says_what_to_use_instead(out):
+    code, text, err = run("nodes", "nodes.json", "--output", out)
+    assert (code, text) == (2, "")
+    assert err.startswith("main: kind nodes has no saved files: ")
+    assert "a [[source]] of this kind archives them" in err
+    assert "nodes" not in run("--help")[1]

@@ -62,7 +62,7 @@ class Kinds(click.Group):
         except ConfigError as error:
             if cmd_name not in plugins.kinds():
                 raise
-            return _unusable(cmd_name, error)
+            return _refusing(cmd_name, error.faults, is_listed=True)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Report an unknown kind as the configuration does."""
@@ -80,19 +80,22 @@ def archive_command() -> None:
     """
 
 
-def _unusable(kind: str, error: ConfigError) -> click.Command:
-    """Return the command of a kind that can't be loaded: it reports why, and the other kinds remain listed."""
+def _refusing(kind: str, faults: Sequence[str], *, is_listed: bool) -> click.Command:
+    """Return the command of a kind that can't be used: it reports why."""
 
     def fail(**_given: object) -> None:
-        raise Failed("\n".join(error.faults)) from error
+        raise Failed("\n".join(faults))
 
     given = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
     settings = {"ignore_unknown_options": True}
-    return click.Command(kind, params=[given], callback=fail, help=str(error), short_help="Cannot be loaded.", context_settings=settings)
+    text, short = "\n".join(faults), "Cannot be loaded."
+    return click.Command(kind, params=[given], callback=fail, help=text, short_help=short, hidden=not is_listed, context_settings=settings)
 
 
 def _command(kind: str) -> click.Command:
     plugin = plugins.load(kind)
+    if plugin.Saved.no_files:
+        return _refusing(kind, [plugin.Saved.no_files], is_listed=False)
     own = [option for option in options_of(plugin.Saved) if option.name != "step"]
     short = f"Archive saved {kind} files."
     text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 created, 2 failed."
