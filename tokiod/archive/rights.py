@@ -16,13 +16,13 @@ memory open could keep it from recording. So readers get copies of both.
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tokiod.errors import TokiodError
+from tokiod.runtime.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,15 +73,7 @@ def refuse_root(directory: Path) -> None:
     there = next(path for path in (directory, *directory.parents) if path.exists())
     owner = there.stat().st_uid
     if owner != 0:
-        raise TokiodError(f"{there} belongs to user {_name(owner)}: run this as that user: `runuser -u {_name(owner)} -- COMMAND`")
-
-
-def _name(user: int) -> str:
-    """Return the name of a user, or its number where it has none."""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"#{user}"
+        raise TokiodError(f"{there} belongs to user {user_name(owner)}: run this as that user: `runuser -u {user_name(owner)} -- COMMAND`")
 
 
 class RightsChanged(msgspec.Struct):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokiod.config import written_directories
 from tokiod.config.hosts import sources_of
 from tokiod.runtime.secrets import places
 
@@ -36,7 +37,7 @@ def problems(config: Config, host: HostConfig | None = None) -> list[str]:
     found = [] if host is None else list(_host(config, host))
     if host is not None and not host.is_writers:
         return found + [f"source {source.name}: {one}" for source in sources_of(config, host) for one in _source(source, config.secrets)]
-    found += _archive(config.archive.root)
+    found += written_directories.problems(config)
     found += _web(config)
     for table in ("bus", "feed", "hub", "web", "jobs"):
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
@@ -62,22 +63,6 @@ def _sink(sink: SinkConfig, secrets: Path) -> Iterator[str]:
     yield from _secrets(sink, secrets)
     if sink.needs is not None and find_spec(sink.needs[0]) is None:
         yield f"kind: {sink.kind} needs {sink.needs[0]}, which is not installed: pip install 'tokiod[{sink.needs[1]}]'"
-
-
-def _archive(root: Path) -> Iterator[str]:
-    try:
-        there = next(path for path in (root, *root.parents) if path.exists())
-    except PermissionError:
-        return
-    # The units of the collectors and the feed have it read-only on purpose: they never write there.
-    if os.statvfs(there).f_flag & os.ST_RDONLY:
-        return
-    if not there.is_dir():
-        yield f"archive.path: {there} is not a directory"
-    elif there.stat().st_uid == os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
-        yield f"archive.path: no permission to write to {there}"
-    elif there != root and there.stat().st_uid != os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
-        yield f"archive.path: {root} does not exist, and this user can't create it in {there}"
 
 
 def _web(config: Config) -> Iterator[str]:
