@@ -35,6 +35,10 @@ TWO_UNITS = "Separate units have no control socket; use systemctl status, system
 log = structlog.get_logger()
 
 
+class MayNotAsk(TokiodError):  # noqa: N818 - says what is the case
+    """This user may not send requests to the daemon at a socket, and can't see whether there is one."""
+
+
 class Ping(msgspec.Struct, tag_field="command", tag="ping", frozen=True):
     """Request the state of the daemon."""
 
@@ -141,7 +145,7 @@ def _client(writer: asyncio.StreamWriter) -> dict[str, int]:
 
 
 def ask(path: Path, request: Request, seconds: float) -> Answer:
-    """Send a request to the daemon at a socket. Raises TokiodError where no answer arrives within so many seconds."""
+    """Send a request to the daemon at a socket. Raises MayNotAsk, and TokiodError where no answer arrives within so many seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.settimeout(seconds)
         try:
@@ -153,7 +157,7 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
         except (FileNotFoundError, ConnectionRefusedError):
             raise TokiodError(f"no daemon answers at {path}: is it running with this configuration? {TWO_UNITS}") from None
         except PermissionError:
-            raise TokiodError(f"no permission to connect to {path}: only root and the daemon's user have it") from None
+            raise MayNotAsk(f"no permission to connect to {path}: only root and the daemon's user have it") from None
         except TimeoutError:
             raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
         except (OSError, msgspec.DecodeError) as error:

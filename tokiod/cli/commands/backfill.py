@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokiod.cli.commands.backfill_in_daemon import follow, is_down
+from tokiod.cli.commands.backfill_in_daemon import check_may_ask, follow, is_down
 from tokiod.cli.commands.backfill_view import tell_jobs
 from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
@@ -71,6 +71,7 @@ def backfill_command(
     wanted = JobRequest(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
     _check_replayable(config, section, clock)
     if is_down(config):
+        check_may_ask(config)
         if detach:
             raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
         check_collected_here(config, source)

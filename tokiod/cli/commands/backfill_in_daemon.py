@@ -10,6 +10,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
 from tokiod.cli.common.output import echo
+from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 START_CHECKS, RUN_CHECKS = 4, 25
 """Checks in a row, a fifth of a second apart, that find no writer before the daemon counts as down. A writer that died restarts sooner."""
+
+ANSWER_SECONDS = 5.0
 
 
 def is_down(config: Config, checks: int = START_CHECKS) -> bool:
@@ -28,6 +31,19 @@ def is_down(config: Config, checks: int = START_CHECKS) -> bool:
         if lock_owner(config.archive.lock, config.archive.owner) is not None:
             return False
     return True
+
+
+# A user who may not read the lock can't know whether a daemon runs.
+def check_may_ask(config: Config) -> None:
+    """Raise MayNotAsk for a user who may not send requests to a daemon: it may not write the archive itself, either."""
+    from tokiod.supervisor.control_socket import MayNotAsk, Ping, ask  # noqa: PLC0415 - asyncio, only needed without a daemon
+
+    try:
+        ask(config.control, Ping(), ANSWER_SECONDS)
+    except MayNotAsk:
+        raise
+    except TokiodError:
+        return
 
 
 def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as_json: bool) -> None:
