@@ -1,11 +1,47 @@
-"""`tokioctl backfill`: what a user learns who may not ask for it; tests/system/test_backfill.py has the work."""
+"""`tokioctl backfill`: its span, and what a user learns who may not ask for it; tests/system/test_backfill.py has the work."""
 
 import os
 import socket
 
 import pytest
-from commanded import configured
+from commanded import configured, ran, source
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
+
+NOON = 1_517_227_200
+"""2018-01-29T12:00:00Z."""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return configured(tmp_path, source(window="5m", settle="90s"))
+
+
+def asked(path, start, end, at):
+    """Ask for a span at an epoch second, of a daemon that does not run; return the lines but the last one, which says so."""
+    done = ran(path, "backfill", "one", start, end, "--detach", at=at)
+    *lines, last = done.stderr.splitlines()
+    assert done.exit_code == 2
+    return lines, last.removeprefix("main: ")
+
+
+NO_DAEMON = "--detach: no daemon runs on this archive; start it, or omit --detach"
+
+
+@pytest.mark.parametrize("end", ["now", "2018-01-29T12:04:00", "2018-01-29T12:00:01", "2018-01-30"])
+@pytest.mark.parametrize("at", [NOON + 90, NOON + 300, NOON + 389])
+def test_an_end_that_is_newer_than_the_newest_settled_window_means_that_window(path, end, at):
+    only = "one: only [2018-01-29T11:30:00Z, 2018-01-29T12:00:00Z) can be collected now: polling collects newer data"
+    assert asked(path, "2018-01-29T11:30:00", end, at) == ([only], NO_DAEMON)
+
+
+def test_a_span_of_settled_windows_is_collected_whole(path):
+    assert asked(path, "2018-01-29T11:30:00", "2018-01-29T11:56:00", NOON + 90) == ([], NO_DAEMON)
+
+
+@pytest.mark.parametrize("start", ["1m", "2018-01-29T11:55:00"])
+def test_a_span_without_a_settled_window_is_refused(path, start):
+    lines, last = asked(path, start, "now", NOON + 89)
+    assert (lines, last) == ([], f"START {start} must be before 2018-01-29T11:55:00Z: polling collects newer data")
 
 
 @pytest.mark.parametrize("user", ["reader", "outsider"])

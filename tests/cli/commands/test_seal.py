@@ -76,7 +76,8 @@ def test_a_sealed_day_before_it_that_lacks_its_last_row_is_corrected_too(path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tomorrow"], "'tomorrow' is not a date; write it like 2018-01-28, or today or yesterday"),
+        (["tomorrow"], "'tomorrow' is not a date; write it like 2018-01-28, or yesterday\n"),
+        (["today"], "2018-01-30 is not over: its next window would reopen the files"),
         (["2018-01-30"], "2018-01-30 is not over: its next window would reopen the files"),
         (["2018-01-28"], "does not exist"),
         (["2018-01-29", "gs"], "2018-01-29/gs.hdf5"),

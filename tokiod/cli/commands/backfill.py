@@ -56,9 +56,9 @@ def backfill_command(
 ) -> None:  # fmt: skip
     """Collect what is not stored of SOURCE from START to END.
 
-    START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. The
-    daemon collects it, after live data; without a daemon, this command does. An interrupted backfill is resumed by the daemon, or by the
-    same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
+    START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. Windows
+    that are not settled yet are left to polling. The daemon collects the rest, after live data; without a daemon, this command does. An
+    interrupted backfill is resumed by the daemon, or by the same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:
@@ -87,17 +87,20 @@ def backfill_command(
 
 
 def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: str) -> Window:
-    """Return the time span, widened to the edges of the source's windows."""
+    """Return the time span, widened to the edges of the source's windows, up to the newest one that is settled."""
     calendar = Calendar(config.timezone)
     now = clock.time()
     first, last = moment("START", start, calendar.zone, now), moment("END", end, calendar.zone, now)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
-    closed = calendar.window(int(clock.time() - section.settle), section.window).start
+    settled = calendar.window(int(now - section.settle), section.window).start
     first, last = calendar.window(first, section.window).start, calendar.window(last - 1, section.window).end
-    if last > closed:
-        raise Failed(f"END must not be after {iso(closed)}: newer data is collected by normal polling")
-    return Window(first, last)
+    if first >= settled:
+        raise Failed(f"START {start} must be before {iso(settled)}: polling collects newer data")
+    span = Window(first, min(last, settled))
+    if last > settled:
+        echo(f"{section.name}: only {span} can be collected now: polling collects newer data", err=True)
+    return span
 
 
 def _check_replayable(config: Config, section: SourceConfig, clock: Clock) -> None:

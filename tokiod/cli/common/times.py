@@ -21,6 +21,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 DAYS_AGO = {"today": 0, "yesterday": 1}
 FORMS = "2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday"
+DATES = "2018-01-28, or today or yesterday"
 """What may be written, as an error lists it."""
 
 
@@ -42,8 +43,8 @@ def moment(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
     return int(seconds)
 
 
-def date_of(text: str, zone: dt.tzinfo, now: float) -> dt.date:
-    """Parse a date of the zone: YYYY-MM-DD, today or yesterday. now: epoch seconds. Raises Failed."""
+def date_of(text: str, zone: dt.tzinfo, now: float, forms: str = DATES) -> dt.date:
+    """Parse a date of the zone: YYYY-MM-DD, today or yesterday. now: epoch seconds; forms: as an error lists them. Raises Failed."""
     if text in DAYS_AGO:
         return dt.datetime.fromtimestamp(now, zone).date() - dt.timedelta(days=DAYS_AGO[text])
     try:
@@ -52,7 +53,7 @@ def date_of(text: str, zone: dt.tzinfo, now: float) -> dt.date:
             return date
         raise Failed(f"{text!r} is before 1970 or too far in the future")
     except ValueError:
-        raise Failed(f"{text!r} is not a date; write it like 2018-01-28, or today or yesterday") from None
+        raise Failed(f"{text!r} is not a date; write it like {forms}") from None
 
 
 def _seconds(text: str, zone: dt.tzinfo, now: float) -> float:
