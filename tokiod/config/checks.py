@@ -369,10 +369,16 @@ def _dates() -> Iterator[dt.date]:
     yield dt.date(2034, 1, 1)
 
 
+def off_grid(step: int, zone: str) -> str:
+    """Return why rows of a step don't fit the days of a zone, "" if they do."""
+    if DAY_GRANULARITY_SECONDS % step and (grid := _grid(zone)) % step:
+        return f"steps of {step} s do not divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)"
+    return ""
+
+
 def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
-    step = config.step
-    if step >= 1 and zone is not None and DAY_GRANULARITY_SECONDS % step and (grid := _grid(zone)) % step:
-        yield Fault(key, f"steps of {step} s do not divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
+    if config.step >= 1 and zone is not None and (sentence := off_grid(config.step, zone)):
+        yield Fault(key, sentence)
 
 
 def _weeks() -> Iterator[dt.date]:

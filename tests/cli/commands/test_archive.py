@@ -282,6 +282,14 @@ def test_a_kind_that_can_not_be_loaded_is_reported_and_the_others_stay_listed(tm
     assert "Archive saved lmt files." in text
 
 
+@pytest.mark.parametrize(("step", "zone"), [(7, "UTC"), (11, "America/Los_Angeles"), (7200, "America/St_Johns")])
+def test_a_step_that_a_source_can_not_have_is_refused_as_it_would_be_in_the_configuration(copy, out, step, zone):
+    options = [*(word for pair in GOOD.items() for word in pair), "--step", step, "--timezone", zone]
+    code, text, err = run("lmt", copy, "--output", out, *options)
+    assert (code, text, out.exists()) == (2, "", False)
+    assert err.startswith(f"main: --step: steps of {step} s do not divide the days of {zone}, ")
+
+
 def test_a_kind_without_saved_files_is_not_listed_and_says_what_to_use_instead(out):
     code, text, err = run("nodes", "nodes.json", "--output", out)
     assert (code, text) == (2, "")

@@ -195,6 +195,11 @@ def _options(kind: str, given: dict[str, Any]) -> SavedOptions:
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
         raise Failed(f"--step: the files of kind {kind} determine the step; omit --step")
+    if given["step"] is not None:
+        from tokiod.config.checks import off_grid  # noqa: PLC0415 - ipaddress takes 3 ms, and few calls have a step
+
+        if sentence := off_grid(given["step"], given["timezone"]):
+            raise Failed(f"--step: {sentence}")
     return saved(**options)
 
 

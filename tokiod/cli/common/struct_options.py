@@ -27,11 +27,21 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg] # generic from click 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> msgspec.Struct:
         if isinstance(value, msgspec.Struct):
             return value
+        from tokiod.config import convert  # noqa: PLC0415 - few calls have such an option
+
         try:
             given = {name: float(number) for name, _, number in (part.partition("=") for part in value.split(","))}
-            return msgspec.convert(given, self._struct)
-        except ValueError as error:  # msgspec's errors are among these
-            self.fail(f"{value!r}: expected {self.name}: {str(error).replace('`$.', '`')}", param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is not of the form {self.name}, as in {numbers(self._struct())}", param, ctx)
+        values, faults = convert.fields(given, self._struct, ())
+        if faults:
+            self.fail("; ".join(f"{convert.label(fault.key)}: {fault.sentence}" for fault in faults), param, ctx)
+        return self._struct(**values)
+
+
+def numbers(struct: msgspec.Struct) -> str:
+    """Return a struct of numbers as it is written."""
+    return ",".join(f"{name}={number:g}" for name, number in msgspec.structs.asdict(struct).items())
 
 
 def _option(field: msgspec.structs.FieldInfo) -> click.Option:
@@ -44,8 +54,9 @@ def _option(field: msgspec.structs.FieldInfo) -> click.Option:
         keywords |= {"type": get_args(kind)[0], "multiple": True}
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         keywords["type"] = _Numbers(kind)
+        keywords["metavar"] = keywords["type"].name
         if default is not None:
-            keywords["show_default"] = ",".join(f"{name}={number:g}" for name, number in msgspec.structs.asdict(default).items())
+            keywords["show_default"] = numbers(default)
     elif kind is bool:
         keywords["is_flag"] = True
     else:
