@@ -51,7 +51,7 @@ def test_another_archive_is_a_warning_because_the_old_files_are_read_no_more(cha
     assert warning.startswith("archive.path: the files below /a stay there and are read no more")
 
 
-def test_another_address_of_the_page_is_a_warning_because_it_listens_on_the_old_one_until_it_is_restarted(changed):
+def test_another_address_of_the_page_is_a_warning_because_it_keeps_the_old_one_until_it_is_restarted(changed):
     found = changed("[[source]]", '[web]\naddress = "127.0.0.1:8080"\n[[source]]')
-    warning = "web.address: tokiod web, where it runs, listens on /run/tokiod-web/http until `systemctl restart tokiod-web`"
+    warning = "web.address: tokiod web, where it runs, keeps the address of its start until `systemctl restart tokiod-web`"
     assert (found.keys, found.warnings) == (["web.address"], [warning])

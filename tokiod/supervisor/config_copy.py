@@ -115,4 +115,4 @@ def _warnings(old: Config, new: Config) -> Iterator[str]:
             f"{new.archive.root} as far as `retention` reaches, unless the files are moved"
         )
     if old.web.address != new.web.address:
-        yield f"web.address: tokiod web, where it runs, listens on {old.web.address} until `systemctl restart tokiod-web`"
+        yield "web.address: tokiod web, where it runs, keeps the address of its start until `systemctl restart tokiod-web`"
