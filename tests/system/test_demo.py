@@ -1,8 +1,10 @@
 """`tokiod demo`: says that nothing was lost when nothing was, and fails when one cell differs."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ import h5py
 import pytest
 from planted import plant
 from rich.console import Console
+from waiting import wait_for
 
 from tokiod.cli.commands.demonstration import is_right
 from tokiod.clock import SimulatedClock
@@ -60,6 +63,25 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
         printed, error = again.communicate(timeout=100)
     assert (again.returncode, printed) == (2, "")
     assert error.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_demo_that_is_ended_by_a_signal_leaves_no_process(number):
+    with tempfile.TemporaryDirectory(prefix="demo-") as directory, demo(directory, "--page", "60") as process:
+        wait_for(lambda: any(b"writer" in one for one in processes(directory)), 100, "the daemon does not start")
+        process.send_signal(number)
+        assert process.wait(100) == 128 + number
+        assert "Traceback" not in process.stderr.read()
+        wait_for(lambda: not processes(directory), 100, "processes of the demo run on")
+
+
+def processes(directory):
+    """Return the command lines of the processes that name a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes())
+    return [line for line in found if directory.encode() in line]
 
 
 @pytest.mark.parametrize("system", ["demo", "demo.nodes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -30,4 +31,7 @@ def demo_command(directory: Path | None, seconds: int, rate: int, seed: int, pag
     """
     from tokiod.cli.commands.demonstration import demonstrate  # noqa: PLC0415 - the daemon does not import the simulator
 
+    # What it started ends with it, also when the terminal is closed.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     sys.exit(0 if demonstrate(directory, seconds, rate, seed, page) else 1)
