@@ -101,6 +101,39 @@ def test_a_numbered_ledger_without_its_generation_file_may_be_any_copy(empty):
     assert empty.generation.doubt() == "without ledger.stamp"
 
 
+def test_a_copy_from_before_the_ledger_was_rebuilt_from_an_older_one_is_found_by_its_epoch(empty, tmp_path):
+    """The numbers of the rebuilt ledger begin again, so any copy may have a higher one."""
+    empty.changes.begin_epoch(1000.0)
+    empty.generation.advance(0.0)
+    copies = []
+    for number in range(3):
+        store(empty, number * GENERATION_SECONDS)
+        empty._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copies.append(shutil.copy(empty.path, tmp_path / f"copy-{number}"))
+    place = tmp_path / "restored" / empty.path.name
+    place.parent.mkdir()
+    shutil.copy(copies[0], place)
+    with Ledger.open(place) as ledger:
+        assert ledger.generation.doubt() == "without ledger.stamp"
+        ledger.changes.begin_epoch(900.0)  # the clock was set back
+        ledger.generation.begin_rebuild()
+        ledger.generation.advance(0.0)
+        assert ledger.generation.doubt() == ""
+    place.unlink()
+    shutil.copy(copies[-1], place)
+    with Ledger.open(place) as ledger:
+        assert ledger.generation.doubt() == "older than the files"
+
+
+def test_the_generation_file_of_an_earlier_version_has_no_epoch_and_raises_no_doubt(empty):
+    store(empty, 0.0)
+    empty.changes.begin_epoch(1000.0)
+    empty.generation.advance(0.0)
+    assert empty.generation.path.read_text() == "0 1000"
+    empty.generation.path.write_text("0")
+    assert empty.generation.doubt() == ""
+
+
 # ---- the open file
 
 

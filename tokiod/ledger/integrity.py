@@ -2,11 +2,12 @@
 
 A generation number tells the ledger from an older copy. It grows in the ledger, and a file next to the ledger holds the number before it:
 
-    ledger.sqlite3    stamp: one row, the number
-    ledger.stamp      the number before it, as text
+    ledger.sqlite3    stamp: one row, the number; the epoch of its change log
+    ledger.stamp      the number before it and the epoch, as text
 
 The file lags by one number and is written long after the ledger's own transactions. So a ledger that lost its last transactions in a
-power loss still has at least the number in the file. A copy from some twenty minutes ago or earlier has a smaller one.
+power loss still has at least the number in the file. A copy from some twenty minutes ago or earlier has a smaller one. A ledger that is
+rebuilt begins an epoch, because without the file its numbers begin again: copies from before have another epoch, whatever their numbers.
 
     number in the ledger    the writer
     none, nothing stored    has not used it: it is new, or another process created it
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tokiod.errors import TokiodError
 from tokiod.ledger import sources, spans
@@ -41,6 +42,18 @@ class LedgerLost(Exception):  # noqa: N818 - what has happened
     """The file is no longer the archive's ledger: a writer that starts again opens or creates the right one and rebuilds it."""
 
 
+class Stamp(NamedTuple):
+    """What the file next to the ledger holds. epoch: None before the first, and of an earlier version of tokiod."""
+
+    number: int
+    epoch: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The content of the file."""
+        return f"{self.number}" if self.epoch is None else f"{self.number} {self.epoch}"
+
+
 class Generation:
     """The generation number of an open ledger. Raises LedgerError."""
 
@@ -55,12 +68,14 @@ class Generation:
 
     def doubt(self) -> Doubt:
         """Return why the ledger may lack windows that the files hold; empty where it doesn't."""
-        number, in_file = self._number(), self._number_in_file()
+        number, in_file = self._number(), self._in_file()
         if not sources.statuses(self._database.sql) or number == 0 or (number is None and not spans.any_stored(self._database.sql)):
             return "lost"
         if number is not None and self._is_file_missing():
             return "without ledger.stamp"
-        return "older than the files" if in_file is not None and (number is None or number < in_file) else ""
+        if in_file is None or (number is not None and number >= in_file.number and in_file.epoch in {None, self._epoch()}):
+            return ""
+        return "older than the files"
 
     def begin_rebuild(self) -> None:
         """Note that the ledger may lack windows until advance() is called, also for the next writer after a kill."""
@@ -68,12 +83,13 @@ class Generation:
 
     def advance(self, now: float) -> None:
         """Set the next number: the ledger records all that the files hold. From now on advance_if_due() does. now: epoch seconds."""
-        number = max(self._number() or 0, self._number_in_file() or 0) + 1
+        in_file = self._in_file()
+        number = max(self._number() or 0, 0 if in_file is None else in_file.number) + 1
         self._set(number)
         self._advanced = now
         # Without the file (a full disk) an old copy may pass for the ledger, but storing must go on.
         with suppress(OSError):
-            replace_file(self.path, str(number - 1).encode())
+            replace_file(self.path, Stamp(number - 1, self._epoch()).text.encode())
 
     def advance_if_due(self, now: float) -> None:
         """Set the next number if the last is old enough; the ledger calls this whenever it stores. Nothing before advance()."""
@@ -95,9 +111,14 @@ class Generation:
             return not exists(self.path)
         return False
 
-    def _number_in_file(self) -> int | None:
+    def _epoch(self) -> int | None:
+        row = self._database.sql.execute("SELECT epoch FROM change_log").fetchone()
+        return None if row is None else int(row[0])
+
+    def _in_file(self) -> Stamp | None:
         try:
-            return int(self.path.read_text())
+            number, *epoch = self.path.read_text().split()
+            return Stamp(int(number), *map(int, epoch[:1]))
         except (OSError, ValueError):
             return None
 
