@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tokiod.tts.counters.day_counter import DayCounter
-from tokiod.tts.schema import ABSENT
+from tokiod.tts.schema import ABSENT, NO_ROW
 from tokiod.tts.sealed.kept_samples import fill_raw, kept_samples, span_of
 from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT, UNPROVED
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -66,6 +66,17 @@ def test_in_a_column_with_cells_that_have_no_sample_every_sample_is_kept(live, s
     again = np.full_like(raw, ABSENT)
     fill_raw(kept_samples(live, NAME, ORDER)[0], 0, again)
     assert (again[:, 1] == raw[:, 0]).all()
+
+
+def test_the_last_sample_is_the_one_that_is_there_where_a_kill_left_the_span_ahead_of_the_samples(live):
+    raw = np.full((ROWS, 3), ABSENT)
+    raw[:4, 0], raw[:2, 1] = [5, 6, 9, 9], [7, 8]
+    store(live, raw)
+    span = live.span[NAME].read(0, 2)
+    span[1] = [ROWS - 1, 3, ROWS - 1]
+    live.span[NAME].write_rows(0, span)
+    kept, _ = kept_samples(live, NAME, ORDER)
+    assert span_of(kept, ROWS, 3)[1, np.argsort(ORDER)].tolist() == [3, 1, NO_ROW]
 
 
 def test_a_day_without_samples_keeps_nothing(live):

@@ -71,7 +71,8 @@ def span_of(kept: Int, rows: int, width: int) -> Int:
 def _first_samples(raw: Matrix, span: Int) -> tuple[Int, Int, Int]:
     """Return the rows of each column's first, first nonzero and last sample of the day, NO_ROW without one.
 
-    The span's first row may hold another sample by now, so it only says where the search begins.
+    The span's first row may hold another sample by now, and a kill may have left its last row ahead of the samples. So the search does not
+    end at them.
     """
     first, nonzero = np.full(raw.width, NO_ROW), np.full(raw.width, NO_ROW)
     for start, stop in _blocks(raw):
@@ -82,7 +83,19 @@ def _first_samples(raw: Matrix, span: Int) -> tuple[Int, Int, Int]:
         for found, present in ((first, samples != ABSENT), (nonzero, samples > 0)):
             new = (found == NO_ROW) & present.any(axis=0)
             found[new] = start + present[:, new].argmax(axis=0)
-    return first, nonzero, span[1]
+    return first, nonzero, _last_samples(raw, span[1])
+
+
+def _last_samples(raw: Matrix, latest: Int) -> Int:
+    """Return the rows of each column's last sample up to its latest row, NO_ROW without one."""
+    last = np.full(raw.width, NO_ROW)
+    for start, stop in reversed(list(_blocks(raw))):
+        wanted = (last == NO_ROW) & (latest >= start)
+        if wanted.any():
+            row = np.arange(start, stop)[:, np.newaxis]
+            found = np.where((raw.read(start, stop) != ABSENT) & (row <= latest), row, NO_ROW).max(axis=0)
+            last[wanted] = found[wanted]
+    return last
 
 
 def _not_in_cells(cells: Matrix, raw: Matrix, first: Int) -> tuple[Int, NDArray[np.intp], NDArray[np.bool_]]:
