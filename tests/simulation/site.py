@@ -822,7 +822,10 @@ class Site:
             self._given_up(path, event["reason"], at)
 
     def _file_gone(self, event: MutableMapping[str, Any]) -> None:
-        self._given_up(Path(event["path"]), event["reason"], self.loop.now, *self.machine.writer_ended_at)
+        # A file that was set aside is missing where another is made under its name, before the next commit reports it.
+        path = Path(event["path"])
+        at = self.machine.set_aside_at.get(path, self.loop.now)
+        self._given_up(path, event["reason"], self.loop.now, at, *self.machine.writer_ended_at)
 
     def _given_up(self, path: Path, reason: str, *moments: float) -> None:
         """Note that the windows of a file are not acknowledged any more. Count it as a fault if there is no cause for it.
