@@ -10,13 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
 from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.config.load import ArchiveConfig, load
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.ledger.ledger import Ledger
+from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.runtime.sd_notify import Notifier
 from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
@@ -24,7 +25,8 @@ from tokiod.tts.live.create import create
 from tokiod.tts.live.files import Files
 from tokiod.tts.sealed.seal import is_sealed
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
-from tokiod.window import Calendar
+from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowMeta
 from tokiod.writer import process as writing
 
 DAY = 86400
@@ -201,3 +203,17 @@ def test_a_copy_of_the_ledger_that_can_not_be_written_is_reported_and_stops_noth
     assert [log["path"] for log in reported] == [str(config.archive.ledger_copy)]
     assert "Is a directory" in reported[0]["error"]
     assert logs[-1]["event"] == "writer.stopped"
+
+
+def test_a_writer_announces_the_topics_of_what_is_stored_before_it_publishes_any(tmp_path):
+    """A predecessor may have been killed after it changed cells in a file, and before it published them."""
+    config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
+    others = (structs.replace(LMT, name="behind"), structs.replace(LMT, name="new", system="t"))
+    config = structs.replace(config, source=(LMT, *others))
+    with Ledger.open(config.archive.ledger) as ledger:
+        for name, hours in (("l", 2), ("behind", 1)):
+            ledger.store([StoredEntry(WindowMeta(name, "lmt", "s", Window(NOON, NOON + hours * 3600)), 1)], NOON)
+    with writing.WriterProcess(lambda: config, FakeClock(NOON + DAY), Notifier()) as writer:
+        found = {dataset: writer._feed.last("s", dataset) for dataset in LMT.datasets()}
+        assert {(one.sequence, one.watermark) for one in found.values()} == {(1, NOON + 3600)}
+        assert {writer._feed.last("t", dataset) for dataset in LMT.datasets()} == {None}

@@ -44,6 +44,12 @@ class Feed(Publisher):
             if self.subscriptions:
                 self.send(wire.encode(system, part, stored=stored))
 
+    # A writer that was killed may have changed cells that it did not publish, and that the next attempt at their window finds in the file.
+    def announce(self, system: str, dataset: str, watermark: int) -> None:
+        """Let subscribers know of a topic with stored cells before this run publishes any: they notice that they missed some."""
+        self._numbers[system, dataset] += 1
+        self.note(system, dataset, Stored(self.epoch, self._numbers[system, dataset], watermark))
+
     def skip(self, system: str, dataset: str) -> None:
         """Leave out a number of a topic, so that subscribers notice that they missed cells: in the files, these changed unpublished."""
         self._numbers[system, dataset] += 1

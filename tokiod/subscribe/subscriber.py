@@ -176,7 +176,7 @@ class Subscriber:
 
     topics: prefixes of system/dataset, "" for all. silence: seconds without a message after which a Stalled comes, and again after as many.
     high_water: messages that wait here for a slow reader; those beyond are lost and become a Gap.
-    A new subscriber first gets a Gap per dataset that has been published: its cells are in the file, up to the watermark.
+    A new subscriber first gets a Gap per dataset of which something is stored: its cells are in the file, up to the watermark.
     archive: from which missed cells are read, see Follower; since: from when on, also what was stored before this subscriber connected.
     Reading takes time, in which messages wait here; those that are lost meanwhile are the next Gap.
     keys: if the feed requires them: ClientKeys.read(public key of the feed, own secret key), see tokiod.bus.curve.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
@@ -144,9 +145,20 @@ class WriterProcess:
         self._maintenance.forget_missing_files()
         self._maintenance.adopt()
         self._admission = Admission(config, self._ledger.jobs, clock)
+        self._announce(config)
         self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance, self._admission)
         log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
         self._notifier.ready()
+
+    def _announce(self, config: Config) -> None:
+        """Announce the topics of all that is stored. A dataset of several sources has the watermark of the one that is furthest behind."""
+        marks: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for source in config.source:
+            if watermark := self._ledger.watermark(source.name):
+                for dataset in source.datasets():
+                    marks[source.system, dataset].append(watermark)
+        for (system, dataset), found in sorted(marks.items()):
+            self._feed.announce(system, dataset, min(found))
 
     def _before_create(self, slot: FileSlot) -> None:
         self._maintenance.before_create(slot)
