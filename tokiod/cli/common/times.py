@@ -21,8 +21,9 @@ def zone_of(name: str) -> ZoneInfo:
 
 DAYS_AGO = {"today": 0, "yesterday": 1}
 FORMS = "2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday"
+"""What may be written as a time, as an error lists it."""
 DATES = "2018-01-28, or today or yesterday"
-"""What may be written, as an error lists it."""
+"""The same of a date."""
 
 
 def moment(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
