@@ -76,6 +76,8 @@ def test_what_it_has_not_collected_itself_remains_of_a_job_that_collects_again(l
         jobs.collected(job, window, 10, 5.0)
     assert jobs.remaining(job) == [Window(1300, 2000)]
     assert (jobs.get(job.id).windows, jobs.get(job.id).records, jobs.get(job.id).updated) == (3, 30, 5.0)
+    jobs.set_state(job, "done", 6.0)
+    assert jobs.remaining(jobs.get(job.id)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 5)), max_size=12))

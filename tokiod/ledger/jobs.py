@@ -152,8 +152,10 @@ class Jobs:
 
     def remaining(self, job: Job) -> list[Window]:
         """Return what is still to be collected for a job, oldest first."""
-        done = self._backfilled(job) if job.force or job.partial else spans.stored(self._database.sql, job.source)
-        return done.holes(job.start, job.end)
+        if not (job.force or job.partial):
+            return spans.stored(self._database.sql, job.source).holes(job.start, job.end)
+        # What a finished job has collected is deleted. The same request after one that failed or was cancelled begins anew.
+        return [] if job.state == "done" else self._backfilled(job).holes(job.start, job.end)
 
     def _backfilled(self, job: Job) -> Ranges:
         return Ranges(self._database.sql.execute('SELECT start, "end" FROM backfilled WHERE job = ? ORDER BY start', (job.id,)))

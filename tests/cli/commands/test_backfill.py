@@ -7,6 +7,12 @@ import pytest
 from commanded import configured, ran, source
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
+from tokiod.cli.commands.backfill_view import report
+from tokiod.ledger.jobs import JobRequest
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.window import Window
+from tokiod.window_data import WindowMeta
+
 NOON = 1_517_227_200
 """2018-01-29T12:00:00Z."""
 
@@ -67,3 +73,26 @@ def test_a_user_who_may_not_ask_the_daemon_is_told_so_and_not_that_none_runs(use
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.endswith(f": no permission to connect to {private}/control: only root and the daemon's user have it")
+
+
+@pytest.mark.parametrize(
+    ("options", "stored", "records", "wanted"),
+    [
+        ({}, 2, 7, "2 windows, 14 records"),
+        ({}, 2, 0, "2 windows, no records counted"),
+        ({}, 1, 0, "2 windows; the source has no record of 5m of it"),
+        ({}, 1, 7, "2 windows, 14 records; the source has no record of 5m of it"),
+        ({"force": True}, 0, 7, "2 windows, 14 records"),
+        ({"datasets": ("a/b",)}, 0, 7, "2 windows, 14 records"),
+    ],
+)
+def test_a_backfill_that_is_done_says_whether_the_source_had_records(tmp_path, capsys, options, stored, records, wanted):
+    with Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
+        jobs, windows = ledger.jobs, [Window(NOON + begin, NOON + begin + 300) for begin in (0, 300)]
+        job = jobs.add(JobRequest("one", Window(NOON, NOON + 600), **options), NOON)
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window, records=records), 5) for window in windows[:stored]], NOON)
+        for window in windows:
+            jobs.collected(job, window, records, NOON)
+        jobs.set_state(job, "done", NOON)
+        report(jobs.get(job.id), jobs, 2.0, as_json=False)
+    assert capsys.readouterr().out == f"job 1: done, {wanted} after 2.0 s\n"

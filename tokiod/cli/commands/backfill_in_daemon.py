@@ -21,6 +21,7 @@ START_CHECKS, RUN_CHECKS = 4, 25
 """Checks in a row, a fifth of a second apart, that find no writer before the daemon counts as down. A writer that died restarts sooner."""
 
 ANSWER_SECONDS = 5.0
+"""Time limit for the daemon's answer to a ping."""
 
 
 def is_down(config: Config, checks: int = START_CHECKS) -> bool:

@@ -166,5 +166,6 @@ def _result(job: Job, left: int) -> str:
         return "0 windows: all of it was stored already, --force queries it again"
     text = f"{job.windows} windows" + (f", {job.records} records" if job.records else "")
     if job.state == "done":
+        text += "" if job.records or left else ", no records counted"
         return text + (f"; the source has no record of {span(left)} of it" if left else "")
     return f"{text}, {span(left)} left"
