@@ -65,7 +65,9 @@ class Process:
         machine = self.machine
         delay = RestartDelay()
         while True:
-            await machine.has_power.wait()
+            # It may be gone again by the time that this runs.
+            while not machine.has_power.is_set():
+                await machine.has_power.wait()
             self.died.clear()
             self.is_down.clear()
             self.is_stopping = False

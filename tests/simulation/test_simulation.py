@@ -7,6 +7,7 @@ import asyncio
 import random
 import sqlite3
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from sinks.tts.sink import TtsSink
 from tests.simulation.clock import MachineClock
 from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import Process
 from tests.simulation.network import Network
 from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, Event, Plan
 from tests.simulation.site import Site, play
@@ -58,6 +60,31 @@ def test_the_same_plan_gives_the_same_log():
     one, other = play(plan), play(plan)
     assert one.lines == other.lines
     assert one.digest == other.digest
+
+
+def test_power_that_fails_again_as_it_comes_back_starts_no_process():
+    """Found by seed 310012330: the processes that waited for the power ran without it, and its return waited for them, for ever."""
+
+    class Started(Process):
+        async def run(self):
+            started.append(machine.has_power.is_set())
+            await asyncio.sleep(3600)
+
+    async def main():
+        machine.has_power = power = asyncio.Event()
+        keeping = asyncio.ensure_future(Started(machine).keep())
+        await asyncio.sleep(0.01)
+        power.set()
+        power.clear()
+        await asyncio.sleep(0.01)
+        power.set()
+        await asyncio.sleep(0.01)
+        keeping.cancel()
+
+    started = []
+    machine = SimpleNamespace(loop=SimpleNamespace(now=0.0), journal=SimpleNamespace(note=lambda _line: None), ledger_disk=None)
+    asyncio.run(main())
+    assert started == [True]
 
 
 def test_a_writer_that_does_not_sync_is_found(monkeypatch):
