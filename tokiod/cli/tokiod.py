@@ -62,13 +62,15 @@ def main() -> None:
 @level_option
 @format_option
 @clock_option
-def run(config_path: Path, log_level: str | None, clock: Clock, host_name: str | None, log_format: log.Form | None) -> None:
+@parent_option
+def run(
+    config_path: Path, log_level: str | None, clock: Clock, host_name: str | None, parent: int | None, log_format: log.Form | None
+) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
     Exit 0 stopped, 2 could not start.
     """
-    restrict_rights()
-    log.setup(log_level or "info", log_format)
+    _begin(log_level, parent, log_format)
     config = _load(config_path, None, log_level)
     check_writers_host(config, host_name)
     _log_start(config_path, config)
@@ -223,12 +225,13 @@ def hub(
 @level_option
 @format_option
 @clock_option
-def web(config_path: Path, log_level: str | None, clock: Clock, log_format: log.Form | None) -> None:
+@parent_option
+def web(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, log_format: log.Form | None) -> None:
     """Serve the archive over HTTP, read-only. No daemon is needed.
 
     Exit 0 stopped, 2 could not start.
     """
-    _begin(log_level, None, log_format)
+    _begin(log_level, parent, log_format)
     from tokiod.web.process import run as serve  # noqa: PLC0415 - as above
 
     freeze_imports()

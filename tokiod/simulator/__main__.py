@@ -11,6 +11,7 @@ import click
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
+from tokiod.runtime.process_setup import die_with_parent
 from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
 
@@ -28,8 +29,11 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @click.group()
-def simulator() -> None:
+@click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+def simulator(parent: int | None) -> None:
     """Simulate the monitoring systems of a site."""
+    if parent is not None:
+        die_with_parent(parent)
 
 
 @simulator.command()

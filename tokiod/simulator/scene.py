@@ -107,7 +107,7 @@ class Scene:
         """Start `tokiod run`."""
         options = ["--config", str(self.config_path), "--clock", str(self.clock)]
         options += ["--log-level", self.log_level] if self.log_level else []
-        self._daemon = self._start("tokiod.cli.tokiod", "run", *options)
+        self._daemon = self._start("tokiod.cli.tokiod", "run", *ending_with_us(), *options)
 
     def start_web(self) -> str:
         """Start `tokiod web` on a port of this machine alone, and wait until it answers; return the address of its page."""
@@ -115,7 +115,8 @@ class Scene:
         with self.config_path.open("a") as config:
             config.write(f'[web]\naddress = "{address[0]}:{address[1]}"\n')
         self._config = None
-        self._web = process = self._start("tokiod.cli.tokiod", "web", "--config", str(self.config_path), "--clock", str(self.clock))
+        options = ["--config", str(self.config_path), "--clock", str(self.clock)]
+        self._web = process = self._start("tokiod.cli.tokiod", "web", *ending_with_us(), *options)
         wait_for(lambda: process.poll() is not None or accepts(address), 60, f"tokiod web does not answer; see {self.log}")
         return f"http://{address[0]}:{address[1]}/"
 
@@ -213,7 +214,8 @@ class Scene:
 
     def _simulator(self, source: Source) -> subprocess.Popen[bytes]:
         own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
-        return self._start("tokiod.simulator", *own, "--clock", str(self.clock), "--site", str(self.directory / "site.json"))
+        options = ["--clock", str(self.clock), "--site", str(self.directory / "site.json")]
+        return self._start("tokiod.simulator", *ending_with_us(), *own, *options)
 
     def _await(self, source: Source) -> None:
         wait_for(partial(source.ready, self.directory, self._port(source)), 60, f"nothing from {source.name}; see {self.log}")
@@ -226,6 +228,11 @@ class Scene:
             return subprocess.Popen(
                 python_command(module, *arguments), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
+
+
+def ending_with_us() -> list[str]:
+    """Return the option of a process that is to end with this one, also where an interrupt comes between its start and our note of it."""
+    return ["--parent", str(os.getpid())]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, message: str) -> None:
