@@ -14,6 +14,7 @@ import pytest
 import structlog
 import zmq
 from keyed import Keyring, threads, wait
+from users import USERS, need_users, open_directory
 
 from tokiod.batch import Batch
 from tokiod.bus import server_socket
@@ -252,6 +253,30 @@ def test_the_path_of_a_running_process_is_not_taken_from_it_and_that_of_an_ended
         left.bind(str(tmp_path / "left"))
     with Feed(f"ipc://{tmp_path}/left", EPOCH):
         assert is_served(tmp_path / "left")
+
+
+def test_a_path_at_which_this_user_may_not_connect_is_taken_as_libzmq_does():
+    """The socket that another user's process left, in a directory of both."""
+    need_users()
+    code = """
+import sys
+from pathlib import Path
+from tokiod.bus.feed import Feed
+from tokiod.runtime.unix_socket import is_served
+path = Path(sys.argv[1])
+try:
+    is_served(path)
+except PermissionError:
+    print("denied")
+with Feed(f"ipc://{path}", "this-run"):
+    print(is_served(path))
+"""
+    with open_directory() as directory, plain.socket(plain.AF_UNIX) as left:
+        directory.chmod(0o777)
+        left.bind(str(directory / "feed"))
+        (directory / "feed").chmod(0o600)
+        done = USERS["outsider"].python(code, directory / "feed")
+    assert (done.stdout, done.returncode) == ("denied\nTrue\n", 0), done.stderr
 
 
 def test_a_process_whose_clients_wait_to_be_accepted_serves_its_path(tmp_path):
