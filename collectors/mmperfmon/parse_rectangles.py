@@ -183,8 +183,7 @@ def _rectangle(shape: _Shape, bodies: list[memoryview]) -> _Rectangle:
     memory = np.frombuffer(b"".join([padding, *bodies, padding]), np.uint8)
     lines = memory[PADDING:-PADDING].reshape(tables, rows, length)
     is_valid = (lines[:, :, -1] == NEWLINE).all(axis=1)
-    for edge in (*edges[:-1], *range(edges[-1], length - 1)):
-        is_valid &= (lines[:, :, edge] == BLANK).all(axis=1)
+    is_valid &= (lines.take([*edges[:-1], *range(edges[-1], length - 1)], axis=2) == BLANK).all(axis=(1, 2))
     value, of_lines = np.empty((len(names), tables * rows)), np.arange(PADDING, PADDING + tables * rows * length, length)
     for some in _parts(tables * rows, max(1, NUMBERS_AT_ONCE // len(names))):
         value[:, some], is_number = right_aligned(memory, of_lines[some], np.array(edges[:-1]) + 1, np.array(edges[1:]))

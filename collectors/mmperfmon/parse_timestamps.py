@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 NEVER = np.iinfo(np.int64).min
 """The instant of an impossible time stamp."""
 
+_PARTS = np.dtype([("hour", "S13"), ("", "S1"), ("minute", "S2"), ("", "S1"), ("second", "S2")])
+"""A time stamp, 2019-05-15-13:59:00."""
+
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from naive datetimes
 SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 
@@ -24,11 +27,31 @@ SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 @cached_for_bytes(CACHE_BYTES)
 def to_instants(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64]:
     """Return the instants of joined time stamps, in the order of the rows; NEVER for a time that no clock in the zone showed."""
-    pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
-    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
-    instants = np.where(_second_pass(first, second), second, first)
+    instants = _in_steady_hours(stamps, zone)
+    if instants is None:
+        pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
+        first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+        instants = np.where(_second_pass(first, second), second, first)
     instants.flags.writeable = False
     return instants
+
+
+def _in_steady_hours(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64] | None:
+    """Return the instants where the offset changes in no hour of the time stamps, and all of them are possible; else None."""
+    parts = np.frombuffer(stamps, _PARTS)
+    minute, second = parts["minute"].astype(np.int64), parts["second"].astype(np.int64)
+    each, place = np.unique(parts["hour"], return_inverse=True)
+    begins = [_begin_of_steady_hour(hour.decode(), zone) for hour in each.tolist()]
+    if NEVER in begins or max(minute.max(initial=0), second.max(initial=0)) > 59:  # noqa: PLR2004 - of a minute, and of an hour
+        return None
+    return np.array(begins, np.int64)[place] + 60 * minute + second
+
+
+# No zone changes its offset twice in an hour, so it is the same all through one that begins and ends with it.
+def _begin_of_steady_hour(hour: str, zone: dt.tzinfo) -> int:
+    """Return the beginning of an hour of one offset, NEVER of another or an impossible one."""
+    begins, ends = _instants(f"{hour}:00:00", zone), _instants(f"{hour}:59:59", zone)
+    return begins[0] if {*begins, *(end - 3599 for end in ends)} == {begins[0]} else NEVER
 
 
 def _instants(stamp: str, zone: dt.tzinfo) -> tuple[int, int]:

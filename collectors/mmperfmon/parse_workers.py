@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PIECES_PER_WORKER = 2
 """Pieces that are submitted to each worker."""
-MAX_WAITING_PIECES = 64
+MAX_WAITING_PIECES = 16
 """Parsed pieces that may wait for an earlier one; as numbers they take a quarter of their text."""
 
 

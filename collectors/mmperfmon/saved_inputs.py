@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT_BYTES = 1 << 28
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 22
 """Outputs are parsed in pieces of this size."""
 
 _READ_BYTES = 1 << 18

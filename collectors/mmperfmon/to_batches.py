@@ -120,11 +120,11 @@ def _with_series(rows: Rows, fault: str | None, dropped: Counter[str]) -> Rows:
         return rows._replace(series=rows.series[:0], value=rows.value[:, :0])
     if not len(rows.series) or rows.series.min() >= 0:
         return rows
-    without = rows.series < 0
-    values = np.count_nonzero(~np.isnan(rows.value), axis=0)
-    for code, reason in REASONS.items():
-        dropped[reason] += int(values[rows.series == code].sum())
-    return rows._replace(series=rows.series[~without], value=rows.value[:, ~without])
+    has_series = rows.series >= 0
+    without = rows.value[:, ~has_series]
+    for code, values in zip(rows.series[~has_series].tolist(), np.count_nonzero(~np.isnan(without), axis=0).tolist(), strict=True):
+        dropped[REASONS[code]] += values
+    return rows._replace(series=rows.series[has_series], value=rows.value[:, has_series])
 
 
 def _other_length(end: NDArray[np.int64], step: int) -> str | None:

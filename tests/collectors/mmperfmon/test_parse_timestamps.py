@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
+from collectors.mmperfmon.parse_timestamps import NEVER, _in_steady_hours, _instants, to_instants
 
 PACIFIC = ZoneInfo("America/Los_Angeles")
 AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
@@ -50,3 +50,35 @@ def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were
 def test_zones_without_changes_need_no_order(zone):
     times = [AUTUMN + 60 * n for n in (5, 1, 9)]
     assert read(times, ZoneInfo(zone)) == times
+
+
+CHANGES = {
+    "America/Los_Angeles": ["2019-03-10", "2019-11-03"],
+    "Australia/Lord_Howe": ["2019-04-07", "2019-10-06"],  # by half an hour
+    "Pacific/Apia": ["2011-12-29", "2011-12-30", "2011-12-31"],  # a day that never was
+    "America/Caracas": ["2007-12-09", "2016-05-01"],  # by half an hour, for good
+    "Asia/Pyongyang": ["2015-08-14", "2018-05-04"],
+    "Africa/Monrovia": ["1972-01-07"],  # by 44 minutes and a half
+    "UTC": ["2016-12-31"],
+}
+
+
+@pytest.mark.parametrize("zone", CHANGES)
+def test_an_hour_in_which_the_offset_does_not_change_gives_what_each_of_its_stamps_does(zone):
+    steady = 0
+    for day in CHANGES[zone]:
+        for hour in range(24):
+            stamps = [f"{day}-{hour:02}:{minute:02}:{second:02}" for minute in range(60) for second in (0, 1, 30, 59)]
+            each = [_instants(stamp, ZoneInfo(zone)) for stamp in stamps]
+            found = _in_steady_hours("".join(stamps).encode(), ZoneInfo(zone))
+            if found is not None:
+                assert [(time, time) for time in found.tolist()] == each
+            assert (found is not None) == (all(first == second != NEVER for first, second in each) and each[-1][0] - each[0][0] == 3599)
+            steady += found is not None
+    assert (steady < 24 * len(CHANGES[zone])) == (zone != "UTC")
+
+
+@pytest.mark.parametrize("stamp", ["2019-05-15-01:60:00", "2019-05-15-01:00:60", "2019-05-15-24:00:00"])
+def test_impossible_times_are_found_among_others(stamp):
+    shown = ["2019-05-15-01:59:59", stamp, "2019-05-15-02:00:00"]
+    assert to_instants("".join(shown).encode(), PACIFIC).tolist() == [1557910799, NEVER, 1557910800]
