@@ -193,7 +193,7 @@ class Writer(Process):
             self.machine.lose_power()
         elif seconds := self.machine.power_fails_after_kill:
             self.machine.power_fails_after_kill = 0.0
-            self.machine.loop.call_later(seconds, self.machine.lose_power)
+            self.machine.lose_power_in(seconds)
         elif self.machine.windows_after_kill:
             self.machine.windows_left, self.machine.windows_after_kill = self.machine.windows_after_kill, 0
             self.machine.windows_below = self.machine.files.syncing
@@ -288,6 +288,7 @@ class Machine:
         self.power_fails_after_kill = 0.0
         self.windows_after_kill = self.windows_left = 0
         self.windows_below: Path | None = None
+        self._power_losses: list[asyncio.TimerHandle] = []
         self.damaged: set[tuple[Path, int]] = set()
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
@@ -323,11 +324,15 @@ class Machine:
         if self.windows_left and self.windows_below in {None, self.config.archive.file(day, stored.system).parent}:
             self.windows_left -= 1
             if not self.windows_left:
-                self.loop.call_later(self.rng.random() * 10.0, self.lose_power)
+                self.lose_power_in(self.rng.random() * 10.0)
 
     def is_damaged(self, path: Path) -> bool:
         """Return whether a file was damaged by another program and not replaced since."""
         return path.exists() and (path, path.stat().st_ino) in self.damaged
+
+    def lose_power_in(self, seconds: float) -> None:
+        """Lose power after so long, unless faults end before that."""
+        self._power_losses.append(self.loop.call_later(seconds, self.lose_power))
 
     def lose_power(self) -> None:
         """Stop everything at once, and come back with what the disk held."""
@@ -360,6 +365,8 @@ class Machine:
         """Let nothing fail from now on."""
         self.power_fails_with_writer, self.power_fails_after_kill = False, 0.0
         self.windows_after_kill = self.windows_left = 0
+        for planned in self._power_losses:
+            planned.cancel()
         self.files.clear_faults()
         self.writer.sqlite.clear_faults()
         self.collectors.sqlite.clear_faults()
