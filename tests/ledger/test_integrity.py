@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rebuilt_site import Past
 
+from tokiod.ledger.database import Sqlite
 from tokiod.ledger.integrity import GENERATION_SECONDS, PAGE_CHECK_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
@@ -62,6 +63,31 @@ def test_copies_from_before_the_last_two_generations_are_found_whatever_was_stor
         place.with_suffix(".stamp").write_text(in_file)
         with Ledger.open(place) as old:
             assert old.generation.doubt() == ("older than the files" if number < 4 else "")
+
+
+class LeftByPowerLoss(Sqlite):
+    """Keeps what a power loss leaves at least: what was last synced."""
+
+    def sync(self, log):
+        super().sync(log)
+        self.left = {part.name: part.read_bytes() for part in log.parent.iterdir() if part.suffix != ".sqlite3-shm"}
+
+
+def test_a_power_loss_leaves_a_ledger_that_records_all_but_what_came_last(tmp_path):
+    """Found by the simulation, seed 310013292: one that was rebuilt from the files believed what the same power loss had torn."""
+    sqlite = LeftByPowerLoss()
+    (tmp_path / "left").mkdir()
+    with Ledger.open(tmp_path / "ledger" / "ledger.sqlite3", sqlite=sqlite) as ledger:
+        store(ledger, 0.0)
+        ledger.generation.advance(0.0)
+        for number in range(1, 40):
+            store(ledger, number * GENERATION_SECONDS / 4, Window(60 * number, 60 * number + 60))
+        ledger.generation.path.replace(tmp_path / "left" / ledger.generation.path.name)
+    for name in ("ledger.sqlite3", "ledger.sqlite3-wal"):
+        (tmp_path / "left" / name).write_bytes(sqlite.left[name])
+    with Ledger.open(tmp_path / "left" / "ledger.sqlite3") as ledger:
+        assert ledger.generation.doubt() == ""
+        assert list(ledger.stored("l")) == [(0, 60 * 37)]
 
 
 def test_the_generation_advances_while_windows_are_stored_and_not_with_each(empty):

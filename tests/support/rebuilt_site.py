@@ -11,6 +11,7 @@ from tokiod.collector import SourceConfig
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
+from tokiod.tts.live.files import REAL
 from tokiod.units import Duration
 from tokiod.window_data import WindowMeta
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
@@ -59,10 +60,10 @@ class Site:
         self.clock.jump(model.EPOCH + hours * HOUR - self.clock.time())
         return self
 
-    def start(self):
+    def start(self, files=REAL):
         """Open the ledger as a writer does when it starts; the caller closes it."""
         ledger = Ledger.open_or_quarantine(self.path, self.clock.time())
-        rebuild_if_untrusted(self.config, ledger, self.clock)
+        rebuild_if_untrusted(self.config, ledger, self.clock, files)
         return ledger
 
     def store(self, ledger, first, last, samples=SAMPLES):

@@ -1,5 +1,6 @@
 """A ledger that is deleted, corrupt or older than the files, over real files: what it says once the writer has started."""
 
+import errno
 import shutil
 from contextlib import closing
 
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from tokiod.ledger.changes import LOST_NUMBERS
 from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.testing.files import FaultyFiles
 from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -62,6 +64,38 @@ def test_a_deleted_ledger_is_rebuilt_from_live_and_sealed_files_but_for_the_newe
     (log,) = logs
     assert (log["event"], log["files"], log["windows"], log["reason"]) == ("ledger.rebuilt", 3, 29 + 18, "it was lost")
     assert 0 < log["seconds"] < 5
+
+
+def killed_before_it_synced(site, files):
+    """Store 20 hours of an archive whose writer was killed before it synced any, and whose ledger is lost."""
+    with closing(site.start()):
+        pass
+    sink = model.sink_in(site.directory, files)
+    for hour in range(20):
+        sink.apply(model.window(SAMPLES, hour, hour + 1))
+    site.lose()
+    return files.revive()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_proves_windows_outlasts_a_power_loss(site, seed):
+    one = site()
+    files = killed_before_it_synced(one, FaultyFiles(one.directory))
+    with closing(one.at(20).start(files)) as ledger:
+        proven = one.stored(ledger)
+    files.power_loss(seed)
+    one.lose()
+    with closing(one.at(20).start()) as ledger:
+        assert one.stored(ledger) == proven == [(0, 20 - SURE)]
+
+
+def test_a_file_that_cannot_be_synced_proves_nothing(site):
+    one = site()
+    files = killed_before_it_synced(one, FaultyFiles(one.directory))
+    files.fail("fsync", 1, errno.EIO)
+    with capture_logs() as logs, closing(one.at(20).start(files)) as ledger:
+        assert one.stored(ledger) == []
+    assert [log["event"] for log in logs] == ["ledger.file_skipped"]
 
 
 def test_the_files_that_prove_windows_are_known_with_them_so_that_their_loss_is_noticed(site):

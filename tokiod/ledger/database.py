@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
 from tokiod.runtime.full_disk import FULL, DiskFull, creation_error
-from tokiod.tts.live.files import exists
+from tokiod.tts.live.files import exists, sync_name
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -104,10 +104,11 @@ class Sqlite:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
     def sync(self, log: Path) -> None:
-        """Make a write-ahead log durable. Raises OSError."""
+        """Make a write-ahead log durable, with its name. Raises OSError."""
         # SQLite locks the file and -shm, so that another descriptor of -wal may be closed.
         with log.open("rb") as file:
             os.fsync(file.fileno())
+        sync_name(log)
 
 
 SQLITE = Sqlite()
@@ -127,7 +128,9 @@ class Database:
 
         Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
         """
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        if not exists(path.parent):
+            path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            sync_name(path.parent)
         pragmas = "PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}"
         return cls(path, _connect(path, "rwc", pragmas, sqlite=sqlite), sqlite)
 

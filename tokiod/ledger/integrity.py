@@ -5,9 +5,9 @@ A generation number tells the ledger from an older copy. It grows in the ledger,
     ledger.sqlite3    stamp: one row, the number; the epoch of its change log
     ledger.stamp      the number before it and the epoch, as text
 
-The file lags by one number and is written long after the ledger's own transactions. So a ledger that lost its last transactions in a
-power loss still has at least the number in the file. A copy from some twenty minutes ago or earlier has a smaller one. A ledger that is
-rebuilt begins an epoch, because without the file its numbers begin again: copies from before have another epoch, whatever their numbers.
+The file lags by one number, and each number is synced in the ledger before the file is written. So a ledger that lost its last transactions
+in a power loss still has a number above that in the file. A copy from some twenty minutes ago or earlier has a smaller one. A ledger that
+is rebuilt begins an epoch, because without the file its numbers begin again: copies from before have another epoch, whatever their numbers.
 
     number in the ledger    the writer
     none, nothing stored    has not used it: it is new, or another process created it
@@ -97,8 +97,10 @@ class Generation:
             with suppress(LedgerError):
                 self.advance(now)
 
+    # With all that was recorded before it: a ledger that a power loss takes more from would look lost, or older than the files, and the
+    # files that it is then rebuilt from may be torn.
     def _set(self, number: int) -> None:
-        with self._database.transaction() as sql:
+        with self._database.durable_transaction() as sql:
             sql.execute("DELETE FROM stamp")
             sql.execute("INSERT INTO stamp VALUES (?)", (number,))
 

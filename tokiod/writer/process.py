@@ -128,7 +128,7 @@ class WriterProcess:
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
         self._ledger.in_tables = sources_of_tables(config)
-        rebuild_if_untrusted(config, self._ledger, clock)
+        rebuild_if_untrusted(config, self._ledger, clock, host.files)
         heartbeat = Heartbeat(
             self._receiver, self._feed, host.monotonic, self._notifier.alive, interval=min(HEARTBEAT_SECONDS, self._notifier.interval)
         )

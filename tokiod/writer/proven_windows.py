@@ -1,4 +1,4 @@
-"""Which windows the cells of an archive prove to be stored: a pure function of the configuration and the files, for a lost ledger.
+"""Which windows the cells of an archive prove to be stored: a function of the configuration and the files alone, for a lost ledger.
 
 For a replayable source, a window is proven when each of its steps holds a number in every dataset of the source that the day's file has;
 in a sealed file, in the narrowest dataset of every group, and its hour in the others. Windows that a source leaves empty are thus not
@@ -21,17 +21,20 @@ from tokiod.jobs.rows import stored_windows as table_windows
 from tokiod.ledger.known_files import KnownFile
 from tokiod.ranges import Ranges
 from tokiod.tts.layout import column_names, form_of, is_counter, open_for_reading
+from tokiod.tts.live.files import REAL, sync_content
 from tokiod.tts.schema import ABSENT, group_of, missing
 from tokiod.tts.sealed.chunks import pack
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
+    from tokiod.tts.live.files import Files
     from tokiod.window import Day
 
     Rows = NDArray[np.bool_]
@@ -98,10 +101,11 @@ class Columns:
         return [self._held[i] for i in sorted(self._torn.union(*(range(last + 1, end) for last in set(ending))))]
 
 
-def proof(config: Config, now: float) -> Proof:
+def proof(config: Config, now: float, files: Files = REAL) -> Proof:
     """Read the files of the days within the longest retention before `now`, epoch seconds, for all polled sources.
 
-    A file that can't be read, or that tokiod did not make, proves nothing; no file proves a window that has not begun.
+    Each is synced first: a killed writer may not have, and a power loss would take what it proves. A file that can't be synced or read,
+    or that tokiod did not make, proves nothing; no file proves a window that has not begun.
     """
     sources = [source for source in config.source if source.polled]
     since = now - max((int(source.retention) for source in sources), default=0)
@@ -111,7 +115,7 @@ def proof(config: Config, now: float) -> Proof:
         for system in dict.fromkeys(source.system for source in sources):
             file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
             of = [one for one in sources if one.system == system]
-            windows = _read_file(file, day, of, columns, now)
+            windows = _read_file(file, day, of, columns, now) if _is_synced(file.path, files) else None
             if windows is not None:
                 found.files.append(file)
                 _note(found, windows)
@@ -155,6 +159,16 @@ def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
     while day.end > since:
         yield day
         day = calendar.day(day.start - 1)
+
+
+def _is_synced(path: Path, files: Files) -> bool:
+    try:
+        sync_content(path, files)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("ledger.file_skipped", path=str(path), error=str(error))
+        return False
+    return True
 
 
 def _read_file(

@@ -9,6 +9,7 @@ import structlog
 
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
+from tokiod.tts.live.files import REAL
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowMeta
 from tokiod.writer.proven_windows import proof
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger
+    from tokiod.tts.live.files import Files
     from tokiod.writer.proven_windows import Proof
 
 log = structlog.get_logger()
@@ -29,7 +31,7 @@ UNTRUSTED_SECONDS = 3600
 LOST_REASON = "the ledger was lost and the files do not prove all of it"
 
 
-def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
+def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock, files: Files = REAL) -> None:
     """Rebuild a ledger that may not record all that the files hold, and number its generations from now on. Only the writer calls this.
 
     After a kill the next start begins again. Raises LedgerError.
@@ -41,7 +43,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
         ledger.changes.begin_run()
     if doubt:
         ledger.generation.begin_rebuild()
-        found = proof(config, clock.time())
+        found = proof(config, clock.time(), files)
         # Before the windows that they prove: the loss of a file that the ledger does not know is never noticed.
         ledger.known_files(config.archive.root).add(found.files)
         for source in (source for source in config.source if source.polled):

@@ -174,6 +174,15 @@ def put_in_place(temporary: Path, target: Path, files: Files = REAL) -> None:
     sync_name(target, files)
 
 
+def sync_content(path: Path, files: Files = REAL) -> None:
+    """Make a file's content and metadata durable; any process may have written them. Raises OSError."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        files.fsync(fd)
+    finally:
+        files.close(fd)
+
+
 def sync_name(path: Path, files: Files = REAL) -> None:
     """Make a file's name durable. Raises NameNotDurable; then try again later."""
     try:

@@ -37,7 +37,7 @@ from tokiod.tts.layout import (
 )
 from tokiod.tts.live.conversion import convert, unlimited
 from tokiod.tts.live.create import Plan, build, no_pause, write_attributes, write_frame
-from tokiod.tts.live.files import REAL, Files, replacing
+from tokiod.tts.live.files import REAL, Files, replacing, sync_content
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
 from tokiod.tts.sealed.kept_samples import fill_raw, kept_samples, span_of
@@ -89,7 +89,7 @@ def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: 
         except OSError as error:
             code = error.errno or errno.EIO
             raise SealingFailed(code, f"the sealed file can't be written: {os.strerror(code)}", str(path)) from error
-        _sync(path, files)
+        sync_content(path, files)
         sealing.verify(path)
 
 
@@ -186,14 +186,6 @@ def _content_of(file: Any, counters: Mapping[str, SealedCounter]) -> Content:
             block[...] = counter.begin[start : start + len(block)]
 
     return fill
-
-
-def _sync(path: Path, files: Files) -> None:
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        files.fsync(fd)
-    finally:
-        files.close(fd)
 
 
 class _SealedWriter(msgspec.Struct, frozen=True):
