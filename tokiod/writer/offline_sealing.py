@@ -38,4 +38,5 @@ def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> 
                 if one.error is not None:
                     raise one.error if isinstance(one.error, OSError) else TokiodError(f"{one.path}: {one.error}")
             for quarantined in sink.commit():
-                raise TokiodError(f"{quarantined.path}: {quarantined.reason}")
+                aside = f"; it was quarantined as {quarantined.aside}" if quarantined.aside else ""
+                raise TokiodError(f"{quarantined.path}: {quarantined.reason.removeprefix(f'{quarantined.path}: ')}{aside}")

@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
 from commanded import configured, ran, source
@@ -95,6 +96,20 @@ def test_a_file_that_is_no_tts_file_is_named(path):
     file_of(path).write_bytes(b"no HDF5")
     done = run(path, "2018-01-29")
     assert (done.exit_code, str(file_of(path)) in done.stderr) == (2, True)
+
+
+def test_a_file_of_another_program_stays_as_it_is(path):
+    """It was quarantined: the archive lacked it from then on."""
+    other = file_of(path).with_name("gs.hdf5")
+    with h5py.File(other, "w") as file:
+        file["datatargets/readbytes"] = [[1.0]]
+    before = other.read_bytes()
+    done = run(path, "2018-01-29")
+    assert done.stderr == f"main: {other}: another program made it, and tokiod seals only its own files: name the other systems\n"
+    assert (done.exit_code, done.stdout, form(path)) == (2, "", "live")
+    assert run(path, "2018-01-29", "gs").exit_code == 2
+    assert run(path, "2018-01-29", "fs").exit_code == 0
+    assert (sorted(other.parent.glob("*.hdf5*")), other.read_bytes()) == ([file_of(path), other], before)
 
 
 def test_a_directory_in_the_files_place_is_a_sentence(path):

@@ -127,11 +127,14 @@ def _order(path: Path) -> None:
 def _is_sealed(path: Path) -> bool:
     try:
         with open_for_reading(path) as file:
-            return form_of(file) == "sealed"
+            form = form_of(file)
     except NotLive as error:
         raise Failed(str(error)) from None
     except OSError as error:
         raise Failed(f"{path}: {os.strerror(error.errno) if error.errno else error}") from None
+    if form == "foreign":
+        raise Failed(f"{path}: another program made it, and tokiod seals only its own files: name the other systems")
+    return form == "sealed"
 
 
 def _seal_here(config: Config, files: list[tuple[str, Path]], day: Day, clock: Clock) -> None:
