@@ -81,6 +81,11 @@ class Once(msgspec.Struct, frozen=True):
         """How many cells would be stored."""
         return sum(one.cells for one in self.datasets)
 
+    @property
+    def rows(self) -> int:
+        """How many rows of tables would be stored."""
+        return sum(one.rows for one in self.tables)
+
 
 async def query(config: Config, clock: Clock, section: SourceConfig, time: int | None = None) -> Once:
     """Collect the window that holds a time, epoch seconds, or the newest settled one.

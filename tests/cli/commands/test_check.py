@@ -169,6 +169,30 @@ def test_connect_queries_every_source_and_names_those_that_fail_or_have_no_recor
     assert re.search(rf"^lmt: .*{tmp_path}/lmt.sqlite3", err, re.MULTILINE)
 
 
+LCTL = """\
+#!/bin/sh
+printf 'obdfilter.fs-OST0000.job_stats=\\njob_stats:\\n- job_id: 7\\n  snapshot_time: %d\\n' "$(date +%s)"
+printf '  write_bytes: { samples: 2, unit: bytes, min: 1, max: 1, sum: 2 }\\n'
+"""
+JOBS = """\
+[[source]]
+name = "jobs"
+kind = "lustre_jobstats"
+system = "fs"
+servers = ["oss1"]
+lctl = ["%s/lctl"]
+"""
+
+
+def test_rows_of_a_table_are_records_as_cells_are(run, tmp_path):
+    (tmp_path / "lctl").write_text(LCTL)
+    (tmp_path / "lctl").chmod(0o755)
+    code, out, err = run(SITE + JOBS % tmp_path, "--connect")
+    assert (code, err) == (0, ""), out
+    assert re.search(r"^jobs \[.*\): [1-9] rows in .* s; nothing was stored$", out, re.MULTILINE)
+    assert "OK: 1 source, 1 system, 1 dataset, " in out
+
+
 def test_an_archive_that_is_read_only_here_is_no_warning_because_units_have_it_so_on_purpose():
     """As in the unit of the collectors: the directory is the user's own, and the mount is read-only."""
     need_users()

@@ -71,12 +71,12 @@ def _all_answer(config: configuration.Config, clock: Clock, host: HostConfig | N
     for one in hosts:
         echo(f"host {host_line(one)}", err=bool(one.trouble))
     found = asyncio.run(query_all(config, clock, [source for source in sources if source.polled], note))
-    return all(one.cells and not one.error for one in found) and not any(one.trouble for one in hosts)
+    return all((one.cells or one.rows) and not one.error for one in found) and not any(one.trouble for one in hosts)
 
 
 def _summary(config: configuration.Config) -> str:
     systems = {source.system for source in config.source}
-    datasets = {(source.system, dataset) for source in config.source for dataset in source.datasets()}
+    datasets = {(source.system, dataset) for source in config.source for dataset in [*source.datasets(), *source.tables]}
     counts = (_count(config.source, "source"), _count(systems, "system"), _count(datasets, "dataset"))
     return f"{', '.join(counts)}, one file per {config.timezone} day under {config.archive.root}"
 

@@ -100,7 +100,7 @@ def summary(once: Once) -> str:
     if once.error:
         return f"{once.source}: {once.error}"
     records = "" if once.records is None else f" of {once.records} records"
-    rows = [f"{sum(one.rows for one in once.tables)} rows"] if once.tables else []
+    rows = [f"{once.rows} rows"] if once.tables else []
     amount = " and ".join([*([f"{once.cells} cells{records}"] if once.datasets or not rows else []), *rows])
     text = f"{once.source} {Window(once.start, once.end)}: {amount} in {once.seconds:.1f} s; nothing was stored"
     text += f"\n{once.source} is incomplete: {once.trouble}" if once.trouble else ""
