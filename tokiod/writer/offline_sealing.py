@@ -9,6 +9,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.errors import TokiodError
+from tokiod.sink import QuarantinedFile
 from tokiod.window import Calendar
 from tokiod.writer.sink_options import max_rates, steps, units
 
@@ -37,6 +38,6 @@ def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> 
             for one in [*sink.run_maintenance(), *sink.seal_reopened()]:
                 if one.error is not None:
                     raise one.error if isinstance(one.error, OSError) else TokiodError(f"{one.path}: {one.error}")
-            for quarantined in sink.commit():
-                aside = f"; it was quarantined as {quarantined.aside}" if quarantined.aside else ""
-                raise TokiodError(f"{quarantined.path}: {quarantined.reason.removeprefix(f'{quarantined.path}: ')}{aside}")
+            for failed in sink.commit():
+                aside = f"; it was quarantined as {failed.aside}" if isinstance(failed, QuarantinedFile) and failed.aside else ""
+                raise TokiodError(f"{failed.path}: {failed.reason.removeprefix(f'{failed.path}: ')}{aside}")

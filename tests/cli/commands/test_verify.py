@@ -1,16 +1,26 @@
 """`tokioctl verify`: what it prints, how it ends, and what it can't do."""
 
+import asyncio
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 
 import lmt_database
 import pytest
 from commanded import configured, ledger_of, ran, source
 from terminal import Terminal
 
+from sinks.tts.day_files import DayFiles
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.collector import Site, collect_window
+from tokiod.config import load as configuration
+from tokiod.config import plugins
 from tokiod.ledger.ledger import StoredEntry
-from tokiod.window import Window
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowMeta
 
 START = lmt_database.START
@@ -39,6 +49,59 @@ def ledger(path):
 
 def run(path, *arguments, now=START + 600):
     return ran(path, "verify", *arguments, at=now)
+
+
+@pytest.fixture
+def archived(path):
+    """The same minutes, with their file."""
+    config = configuration.load(path)
+    section, calendar, clock = config.source[0], Calendar(config.timezone), FakeClock(START + 600)
+
+    async def store(sink):
+        with closing(sink), ledger_of(path) as ledger:
+            for minute in range(2, 8):
+                collector = plugins.load(section.kind).live(section, Site(calendar, clock, config.secret))
+                collected = await collect_window(collector, section, Window(START + 60 * minute, START + 60 * minute + 60))
+                await collector.close()
+                ledger.store([StoredEntry(collected.meta, sink.apply(collected).cells)], START + 600)
+            assert sink.commit() == []
+
+    asyncio.run(store(TtsSink(DayFiles(daily(calendar, config.archive.file), clock))))
+
+
+def change_source(path):
+    with closing(sqlite3.connect(path.parent / "lmt.sqlite3")) as database, database:
+        database.execute("UPDATE OSS_DATA SET PCT_CPU = 77")
+
+
+@pytest.mark.usefixtures("archived")
+def test_windows_that_were_stored_in_part_are_compared_as_far_as_they_were(path):
+    """As after a change of the source's window."""
+    path.write_text(path.read_text().replace('kind = "lmt"', 'kind = "lmt"\nwindow = "5m"', 1))
+    same = run(path, "one", "2018-01-28T00:00", "2018-01-28T00:05")
+    assert (same.exit_code, same.stderr) == (0, "")
+    assert same.stdout.splitlines()[-1].startswith("one: 0 of 1 windows differ; ")
+    change_source(path)
+    other = run(path, "one", "2018-01-28T00:00", "2018-01-28T00:05")
+    assert (other.exit_code, other.stderr) == (1, "")
+    assert other.stdout.splitlines()[-1].startswith("one: 1 of 1 windows differ; ")
+
+
+@pytest.mark.usefixtures("archived")
+@pytest.mark.parametrize("step", [2, 10])
+def test_a_day_with_another_step_than_the_source_is_not_compared(path, step):
+    span = "2018-01-28T00:02", "2018-01-28T00:05"
+    assert run(path, "one", *span).exit_code == 0
+    path.write_text(path.read_text().replace('kind = "lmt"', f'kind = "lmt"\ninterval = "{step}s"', 1))
+    done = run(path, "one", *span)
+    assert done.exit_code == 2
+    assert done.stdout.splitlines() == [
+        f"[2018-01-28T08:02:00Z, 2018-01-28T08:05:00Z): not compared, the file has a step of 5 s, the source one of {step} s",
+        "one: 0 of 0 windows differ; 0 cells compared",
+    ]
+    assert done.stderr == "main: no window of one in [2018-01-28T08:02:00Z, 2018-01-28T08:05:00Z) could be compared\n"
+    (left_out,) = json.loads(run(path, "one", *span, "--json").stdout)["not_compared"]
+    assert left_out == {"start": START + 120, "end": START + 300, "reason": f"the file has a step of 5 s, the source one of {step} s"}
 
 
 @pytest.mark.usefixtures("ledger")

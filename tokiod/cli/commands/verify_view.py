@@ -80,7 +80,10 @@ class NotCompared(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The result for [start, end), UTC epoch seconds. windows, cells: numbers compared; differing: windows that differ."""
+    """The result for [start, end), UTC epoch seconds. windows, cells: numbers compared, a window also in part.
+
+    differing: the windows that differ.
+    """
 
     source: str
     start: int
@@ -123,16 +126,20 @@ class VerifyOutput:
         for window in self.verified.outdated:
             command = f"tokioctl backfill --force {self._source} {iso(window.start)} {iso(window.end)}"
             echo(f"{window}: tokiod 0.1.0 sealed this day by another rule of differences; `{command}` stores it by the present rule")
-        for left_out in self._left_out:
+        for left_out in self._not_compared:
             echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
         echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
+
+    @property
+    def _not_compared(self) -> list[NotCompared]:
+        return [*self._left_out, *(NotCompared(day.start, day.end, reason) for day, reason in self.verified.not_compared)]
 
     def _comparison(self) -> Comparison:
         verified = self.verified
         not_stored = [NotStored(window.start, window.end) for window in verified.not_stored]
         outdated = [Outdated(window.start, window.end) for window in verified.outdated]
         span = self._source, self._span.start, self._span.end
-        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._left_out, outdated)
+        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._not_compared, outdated)
 
 
 def _lines(differing: WindowDifferences) -> list[str]:

@@ -41,14 +41,16 @@ LEAD_STEPS = 12
 
 @dataclass(slots=True)
 class Verified:
-    """How much of a span was compared: cells, windows; not_stored: the parts that the ledger does not record as stored.
+    """How much of a span was compared: cells, windows of which any part was; not_stored: what the ledger does not record as stored.
 
-    outdated: days, or parts of them, with counters that differ and whose file tokiod 0.1.0 sealed: it had another rule of differences.
+    not_compared: days, or parts of them, with the reason; outdated: those with counters that differ and whose file tokiod 0.1.0 sealed: it
+    had another rule of differences.
     """
 
     cells: int = 0
     windows: int = 0
     not_stored: list[Window] = field(default_factory=list)
+    not_compared: list[tuple[Window, str]] = field(default_factory=list)
     outdated: list[Window] = field(default_factory=list)
 
 
@@ -199,13 +201,28 @@ class _Comparison:
         with ExitStack() as stack:
             archived, collected = (_reader(stack, one) for one in (path, scratch))
             existing = {name for reader in (archived, collected) if reader is not None for name in reader.datasets()}
+            chosen = self.verification.datasets & existing
+            others = {} if archived is None else self._other_steps(archived, chosen)
+            self.verified.not_compared += [
+                (day, f"the file has a step of {step} s, the source one of {source.config.step} s") for step in sorted({*others.values()})
+            ]
             for span in source.calendar.split(day, max(SLICE_SECONDS // source.config.step, 1) * source.config.step):
-                for dataset in sorted(self.verification.datasets & existing):
+                for dataset in sorted(chosen - others.keys()):
                     self._compare_slice(dataset, span, archived, collected)
         if any(self._is_counter(dataset) for one in self.windows.values() for dataset in one.counts) and _is_outdated(path):
             self.verified.outdated.append(day)
+        if chosen and chosen == others.keys():
+            return
+        # Windows may have had another length when they were stored.
         windows = source.calendar.split(day, source.config.window)
-        self.verified.windows += sum(self.stored.covers(window) for window in windows)
+        self.verified.windows += sum(bool(self.stored.within(window.start, window.end)) for window in windows)
+
+    # A day keeps the step that its file was made with.
+    def _other_steps(self, archived: FollowedFile, datasets: frozenset[str]) -> dict[str, int]:
+        """Return those of some datasets whose rows in a file are not a step of the source apart, and how far they are."""
+        spans = {dataset: archived.stamps(dataset)[:2] for dataset in datasets & {*archived.datasets()}}
+        steps = {dataset: int(np.ptp(stamps)) for dataset, stamps in spans.items()}
+        return {dataset: step for dataset, step in steps.items() if step != self.verification.source.config.step}
 
     def _compare_slice(self, dataset: str, span: Window, archived: FollowedFile | None, collected: FollowedFile | None) -> None:
         config = self.verification.source.config
