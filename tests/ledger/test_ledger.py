@@ -1,5 +1,6 @@
 """What a ledger holds after any sequence of operations and kills."""
 
+import dataclasses
 import os
 import signal
 import sqlite3
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
+from msgspec import structs
 from polled_site import WithoutPast
 
 from tokiod.ledger import spans
@@ -232,6 +234,15 @@ def test_a_window_that_is_stored_twice_counts_once(ledger):
         ledger.store([entry(0, 60, cells=7, dropped={"nan": 2})], now)
     (status,) = ledger.sources()
     assert (status.windows, status.cells, status.dropped, status.stored_at) == (1, 7, {"nan": 2}, NOW + 1)
+
+
+def test_a_seam_is_not_a_window_of_the_source(ledger):
+    ledger.store([entry(0, 60, cells=7)], NOW)
+    (before,) = ledger.sources()
+    seam = entry(60, 65, cells=3, dropped={"nan": 1})
+    seam = structs.replace(seam, meta=dataclasses.replace(seam.meta, extent="seam"))
+    ledger.store([seam, seam], NOW + 1)
+    assert ledger.sources() == [before]
 
 
 def test_a_source_that_was_stored_before_it_was_registered_keeps_both(ledger):

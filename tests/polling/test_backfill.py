@@ -14,7 +14,7 @@ from tokiod.errors import Fatal, NotYet, Refusal, Transient
 from tokiod.ledger.database import BUSY_SECONDS, SQLITE, Sqlite
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.backfill import MAX_FAULTS, Backfill
+from tokiod.polling.backfill import KEPT, MAX_FAULTS, Backfill
 from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.testing.clock import FakeClock
 from tokiod.window import BULK_SECONDS, Calendar, Window
@@ -168,6 +168,25 @@ def test_a_job_is_collected_oldest_first_in_long_windows_and_then_the_steps_at_i
     assert (done.state, done.windows, done.records, done.error) == ("done", N, HOUR // STEP, "")
     assert list(site.ledger.stored("one")) == [(SPAN.start, SPAN.end)]
     assert all(one.closed for one in site.collectors)
+
+
+@pytest.mark.parametrize("options", [{}, {"force": True}, {"datasets": (A,)}])
+def test_seams_without_a_sample_are_no_windows_of_the_job(site, options):
+    site.lease.is_silent = True
+    job = site.add(**options)
+    site.runs(60)
+    assert site.asked == pieces(SPAN) + seams(SPAN)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).windows) == ("done", N)
+
+
+@pytest.mark.parametrize(("known", "report"), [(HOUR, KEPT), (1, "")])
+def test_a_job_reports_that_windows_stay_because_the_source_has_fewer_records(site, known, report):
+    site.writers.store([StoredEntry(WindowMeta("one", "lmt", "fs", window, records=known), 1) for window in pieces(SPAN)], NOON)
+    job = site.add(force=True)
+    site.runs(60)
+    done = site.jobs.get(job.id)
+    assert (done.state, done.windows, done.error) == ("done", N, report)
+    assert [one.meta.extent for one in site.stored] == ["whole"] * (0 if report else N) + ["seam"] * 2
 
 
 def test_what_is_stored_is_not_asked_for_again(site):

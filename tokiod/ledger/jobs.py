@@ -74,6 +74,11 @@ class Job(msgspec.Struct, frozen=True):
         return bool(self.datasets)
 
     @property
+    def begins_anew(self) -> bool:
+        """Whether the same request, after the job failed or was cancelled, collects all of its windows again."""
+        return self.force or self.partial
+
+    @property
     def finished(self) -> bool:
         """Whether the job is done, failed or cancelled."""
         return self.state not in UNFINISHED
@@ -144,7 +149,7 @@ class Jobs:
                 "UPDATE job SET windows = windows + 1, records = records + ?, error = '', updated = ? WHERE id = ?", (records, now, job.id)
             )
             # The rows of a job that was cancelled meanwhile are deleted, and nothing would delete another one.
-            if (job.force or job.partial) and _is_unfinished(sql, job):
+            if job.begins_anew and _is_unfinished(sql, job):
                 done = self._backfilled(job)
                 done.add(window.start, window.end)
                 sql.execute("DELETE FROM backfilled WHERE job = ?", (job.id,))
@@ -152,9 +157,9 @@ class Jobs:
 
     def remaining(self, job: Job) -> list[Window]:
         """Return what is still to be collected for a job, oldest first."""
-        if not (job.force or job.partial):
+        if not job.begins_anew or (job.state == "done" and not job.partial):
             return spans.stored(self._database.sql, job.source).holes(job.start, job.end)
-        # What a finished job has collected is deleted. The same request after one that failed or was cancelled begins anew.
+        # What a finished job has collected is deleted.
         return [] if job.state == "done" else self._backfilled(job).holes(job.start, job.end)
 
     def _backfilled(self, job: Job) -> Ranges:

@@ -136,7 +136,9 @@ class Ledger:
                 spans_changed = Ranges([(window.start, window.end), *entry.computed])
                 changes.record(sql, entry.meta.system, source, spans_changed, "rows", now)
                 recorded += len(spans_changed)
-                sources.count(sql, entry, now, first=not spans.covers(sql, source, window))
+                # A seam is no window of its own: it is collected for its neighbours.
+                if entry.meta.extent != "seam":
+                    sources.count(sql, entry, now, first=not spans.covers(sql, source, window))
                 if entry.meta.is_whole:
                     spans.add(sql, source, window)
                     spans.cut(sql, source, window)

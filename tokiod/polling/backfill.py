@@ -37,6 +37,8 @@ JOB_CHECK_SECONDS, CANCEL_CHECK_SECONDS = 5.0, 1.0
 """Between two checks for new jobs, which is what an idle source costs; and, of a job that runs, whether it was cancelled."""
 MAX_FAULTS = 8
 """Attempts at a window that fail through a fault of the collector, until the job fails."""
+KEPT = "some windows stay as they are: the source has fewer records of them than are stored"
+"""What a done job reports where nothing replaced a window."""
 
 
 class JobFailed(Exception):  # noqa: N818 - says what has happened
@@ -73,6 +75,7 @@ class Backfill:
         self._calendar = calendar
         self._clock = clock
         self._rng = rng
+        self._kept: set[int] = set()
         self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
@@ -121,7 +124,8 @@ class Backfill:
             self._jobs.set_state(job, "failed", self._clock.time(), mask(str(error)) or type(error).__name__)
             return
         self._log.info("backfill.done", job=job.id)
-        self._jobs.set_state(job, "done", self._clock.time())
+        self._jobs.set_state(job, "done", self._clock.time(), KEPT if job.id in self._kept else "")
+        self._kept.discard(job.id)
 
     async def _collect_all(self, job: Job) -> None:
         config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
@@ -171,12 +175,14 @@ class Backfill:
             except Exception as error:  # noqa: BLE001 - a collector may raise anything: retry.py decides
                 return error
             collected = _only_counters(collected) if is_seam else collected
-            if not (self._has_shrunk(collected) or self._is_kept_empty(collected)):
+            if self._has_shrunk(collected):
+                self._kept.add(job.id)
+            elif not self._is_kept_empty(collected):
                 if (refused := await self._sent(collected)) is not None:
                     return refused
                 stored = collected.meta.is_whole
-                if is_seam:
-                    return None
+            if is_seam:
+                return None
             self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
             return None
         finally:

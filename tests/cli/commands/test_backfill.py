@@ -4,7 +4,7 @@ import os
 import socket
 
 import pytest
-from commanded import configured, ran, source
+from commanded import configured, ledger_of, ran, source
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
 from tokiod.cli.commands.backfill_view import report
@@ -79,20 +79,60 @@ def test_a_user_who_may_not_ask_the_daemon_is_told_so_and_not_that_none_runs(use
     ("options", "stored", "records", "wanted"),
     [
         ({}, 2, 7, "2 windows, 14 records"),
-        ({}, 2, 0, "2 windows, no records counted"),
+        ({}, 2, None, "2 windows"),
+        ({}, 2, 0, "2 windows; the source has no record of it"),
         ({}, 1, 0, "2 windows; the source has no record of 5m of it"),
         ({}, 1, 7, "2 windows, 14 records; the source has no record of 5m of it"),
-        ({"force": True}, 0, 7, "2 windows, 14 records"),
+        ({"force": True}, 2, 7, "2 windows, 14 records"),
+        ({"force": True}, 0, 0, "2 windows; the source has no record of 10m of it"),
         ({"datasets": ("a/b",)}, 0, 7, "2 windows, 14 records"),
     ],
 )
 def test_a_backfill_that_is_done_says_whether_the_source_had_records(tmp_path, capsys, options, stored, records, wanted):
     with Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
-        jobs, windows = ledger.jobs, [Window(NOON + begin, NOON + begin + 300) for begin in (0, 300)]
-        job = jobs.add(JobRequest("one", Window(NOON, NOON + 600), **options), NOON)
-        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window, records=records), 5) for window in windows[:stored]], NOON)
-        for window in windows:
-            jobs.collected(job, window, records, NOON)
-        jobs.set_state(job, "done", NOON)
-        report(jobs.get(job.id), jobs, 2.0, as_json=False)
+        job = collected(ledger, options, stored, records)
+        ledger.jobs.set_state(job, "done", NOON)
+        report(ledger.jobs.get(job.id), ledger, 2.0, as_json=False)
     assert capsys.readouterr().out == f"job 1: done, {wanted} after 2.0 s\n"
+
+
+def collected(ledger, options, stored, records, windows=2):
+    """Add a job for two windows, some of which are stored."""
+    jobs, both = ledger.jobs, [Window(NOON + begin, NOON + begin + 300) for begin in (0, 300)]
+    job = jobs.add(JobRequest("one", Window(NOON, NOON + 600), **options), NOON)
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window, records=records), 5) for window in both[:stored]], NOON)
+    for window in both[:windows]:
+        jobs.collected(job, window, records or 0, NOON)
+    return job
+
+
+@pytest.mark.parametrize(("options", "wanted"), [({}, "5m left"), ({"force": True}, ""), ({"datasets": ("a/b",)}, "")])
+def test_a_backfill_that_ended_early_says_what_the_same_request_collects(path, capsys, options, wanted):
+    with ledger_of(path) as ledger:
+        job = collected(ledger, options, 1, 7, windows=1)
+        ledger.jobs.set_state(job, "cancelled", NOON)
+        with pytest.raises(SystemExit, match="1"):
+            report(ledger.jobs.get(job.id), ledger, 0.0, as_json=False)
+    assert capsys.readouterr().out == "job 1: cancelled, 1 windows, 7 records" + (
+        f", {wanted}\n" if wanted else "; the same request begins anew\n"
+    )
+    (row,) = [line for line in ran(path, "backfill", "--list", at=NOON).stdout.splitlines() if "cancelled" in line]
+    assert row.split()[5:7] == (["50", "%"] if wanted else ["-", "1"])
+
+
+def test_the_list_may_be_that_of_a_source_and_says_that_one_is_not_configured(path):
+    with ledger_of(path) as ledger:
+        for name in ("one", "gone"):
+            ledger.jobs.add(JobRequest(name, Window(NOON, NOON + 600)), NOON)
+    every, one, gone, other = (ran(path, "backfill", *words, "--list", at=NOON) for words in ([], ["one"], ["gone"], ["uno"]))
+    wait, end = "not running: start the daemon or repeat the command", "gone is not configured: `tokioctl backfill --cancel 2` ends its job"
+    assert every.stdout.splitlines()[-2:] == [end, wait]
+    assert (one.stdout.splitlines()[-1], "gone" in one.stdout) == (wait, False)
+    assert (gone.stdout.splitlines()[-1], " one " in gone.stdout) == (end, False)
+    assert (other.exit_code, other.stderr) == (2, "main: unknown source 'uno'; known: one\n")
+
+
+@pytest.mark.parametrize("words", [["one", "1h", "now", "--list"], ["one", "--cancel", "1"], ["--list", "--cancel", "1"]])
+def test_the_list_and_a_cancellation_take_no_span(path, words):
+    done = ran(path, "backfill", *words, at=NOON)
+    assert (done.exit_code, done.stderr) == (2, "main: use --list or --list SOURCE or --cancel ID, without START and END\n")

@@ -45,7 +45,7 @@ NOT_POLLED = "which is not queried: put the files of that time into the folder"
 @click.option("--force", is_flag=True, help="Collect stored windows again, too.")
 @click.option("--parallel", type=click.IntRange(1, 16), default=1, show_default=True, help="Number of windows collected at the same time.")
 @click.option("--detach", is_flag=True, help="Start the work in the daemon and do not wait.")
-@click.option("--list", "listed", is_flag=True, help="Show all jobs.")
+@click.option("--list", "listed", is_flag=True, help="Show all jobs, or those of SOURCE.")
 @click.option("--cancel", type=int, metavar="ID", help="Cancel a job. Data that it stored is kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
@@ -62,7 +62,9 @@ def backfill_command(
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:
-        tell_jobs(config, clock, cancel, as_json=as_json)
+        if start is not None or (listed and cancel is not None) or (source is not None and not listed):
+            raise Failed("use --list or --list SOURCE or --cancel ID, without START and END")
+        tell_jobs(config, clock, source, cancel, as_json=as_json)
         return
     if source is None or start is None or end is None:
         raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")

@@ -44,7 +44,7 @@ def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceCo
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         job = asyncio.run(_alone(config, config_path, clock, section, wanted))
         with opened_ledger(config) as ledger:
-            report(job, ledger.jobs, time.monotonic() - began, as_json=as_json)
+            report(job, ledger, time.monotonic() - began, as_json=as_json)
         return
     echo("\nstopped; the job is kept: start the daemon or repeat the command to resume it", err=True)
     sys.exit(INTERRUPTED)

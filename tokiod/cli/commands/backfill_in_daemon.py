@@ -54,7 +54,7 @@ def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as
         job = jobs.add(wanted, clock.time())
         echo(f"job {job.id}: the daemon collects {job.source} {job.span}", err=True)
         if detach:
-            report(job, jobs, 0.0, as_json=as_json)
+            report(job, ledger, 0.0, as_json=as_json)
             return
         began = time.monotonic()
         try:
@@ -67,4 +67,4 @@ def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as
         except KeyboardInterrupt:
             echo(f"\njob {job.id} continues in the daemon: --list shows it, --cancel {job.id} cancels it", err=True)
             sys.exit(INTERRUPTED)
-        report(job, jobs, time.monotonic() - began, as_json=as_json)
+        report(job, ledger, time.monotonic() - began, as_json=as_json)

@@ -13,6 +13,7 @@ import msgspec
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.lookup import configured_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.ledger.jobs import JobState  # noqa: TC001 - a field's type
@@ -37,7 +38,8 @@ class Backfill(msgspec.Struct, frozen=True):
     """One backfill of [start, end). Times are UTC epoch seconds.
 
     datasets: empty for all; force: stored windows are collected again; parallel: windows collected at the same time; windows, records:
-    collected so far, records if the source reports them; error: the latest one; seconds_left: of the time span, not yet collected.
+    collected so far, records if the source reports them; error: the latest one, or what a done job left as it was; seconds_left: of the
+    time span, not yet collected; all of it where a job with force or datasets ended early, because the same request begins anew.
     """
 
     id: int
@@ -67,8 +69,11 @@ def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
     return Ledger.open_existing(config.archive.ledger)
 
 
-def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
-    """Show all jobs, or cancel one and show it. Raises Failed for a job that can't be cancelled."""
+def tell_jobs(config: Config, clock: Clock, source: str | None, cancel: int | None, *, as_json: bool) -> None:
+    """Show all jobs, or those of a source, or cancel one and show it.
+
+    Raises Failed for an unknown source and for a job that can't be cancelled.
+    """
     with opened_ledger(config, to_write=cancel is not None) as ledger:
         jobs = ledger.jobs
         if cancel is not None:
@@ -78,23 +83,36 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             if job.finished:
                 raise Failed(f"--cancel: job {cancel} is {job.state} already")
             jobs.set_state(job, "cancelled", clock.time())
-        shown = [job for job in jobs.all() if cancel in (None, job.id)]
+        shown = [job for job in jobs.all() if cancel in (None, job.id) and source in (None, job.source)]
+        if source is not None and not shown:
+            configured_source(config, source)
         if as_json:
             echo_json([_json_of(job, jobs) for job in shown])
         elif shown:
             show(_table(shown, jobs))
-            if lock_owner(config.archive.lock, config.archive.owner) is None and not all(job.finished for job in shown):
-                echo("not running: start the daemon or repeat the command")
+            _show_waiting(config, [job for job in shown if not job.finished])
         else:
             echo("no backfills")
+
+
+def _show_waiting(config: Config, unfinished: list[Job]) -> None:
+    """Say what the jobs that are not finished wait for."""
+    known = {section.name for section in config.source}
+    for job in unfinished:
+        if job.source not in known:
+            echo(f"{job.source} is not configured: `tokioctl backfill --cancel {job.id}` ends its job")
+    is_down = lock_owner(config.archive.lock, config.archive.owner) is None
+    if is_down and any(job.source in known for job in unfinished):
+        echo("not running: start the daemon or repeat the command")
 
 
 def _table(shown: list[Job], jobs: Jobs) -> Table:
     names = ("job", "source", "start", "end", "state", "done", "windows", "records", "error")
     made = table(*names, right={"job", "done", "windows", "records"}, folded={"error"}, spare=("records", "windows"))
     for job in shown:
-        done = 100 * (1 - _left(job, jobs) / job.span.seconds)
-        figures = (f"{done:.0f} %", str(job.windows), str(job.records))
+        is_unknown = job.finished and job.state != "done" and job.begins_anew
+        done = "-" if is_unknown else f"{100 * (1 - _left(job, jobs) / job.span.seconds):.0f} %"
+        figures = (done, str(job.windows), str(job.records))
         made.add_row(str(job.id), job.source, iso(job.start), iso(job.end), job.state, *figures, job.error)
     return made
 
@@ -148,24 +166,26 @@ class Bar:
         return f"{self._job.windows} windows{records}" + (f"; {self._job.error}" if self._job.error else "")
 
 
-def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
+def report(job: Job, ledger: Ledger, seconds: float, *, as_json: bool) -> None:
     """Print the result of a job after so many seconds. Exits with 1 if it failed or was cancelled."""
     if as_json:
-        echo_json(_json_of(job, jobs))
+        echo_json(_json_of(job, ledger.jobs))
     else:
-        echo(f"job {job.id}: {job.state}, {_result(job, _left(job, jobs))}" + (f" after {seconds:.1f} s" if seconds else ""))
+        echo(f"job {job.id}: {job.state}, {_result(job, ledger)}" + (f" after {seconds:.1f} s" if seconds else ""))
     if job.error:
         echo(f"job {job.id}: {job.error}", err=True)
     if job.finished and job.state != "done":
         sys.exit(1)
 
 
-def _result(job: Job, left: int) -> str:
-    """Return what a job has collected. left: seconds of its span that are not."""
+def _result(job: Job, ledger: Ledger) -> str:
+    """Return what a job has collected."""
+    left = _left(job, ledger.jobs)
     if job.state == "done" and not job.windows:
         return "0 windows: all of it was stored already, --force queries it again"
     text = f"{job.windows} windows" + (f", {job.records} records" if job.records else "")
-    if job.state == "done":
-        text += "" if job.records or left else ", no records counted"
-        return text + (f"; the source has no record of {span(left)} of it" if left else "")
-    return f"{text}, {span(left)} left"
+    if job.state != "done":
+        return f"{text}, {span(left)} left" if not job.finished or not job.begins_anew else f"{text}; the same request begins anew"
+    if ledger.counts(job.source).records(job.span) == 0:
+        return f"{text}; the source has no record of it"
+    return text + (f"; the source has no record of {span(left)} of it" if left else "")
