@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -141,6 +142,21 @@ def test_a_ledger_whose_directory_was_deleted_is_not_created_by_those_who_reopen
             writer.store([entry(0, 60)], NOW)
             collectors.reopen()
             assert list(collectors.stored("lmt")) == [(0, 60)]
+
+
+def test_a_file_system_that_can_not_sync_a_directory_has_a_ledger_all_the_same(tmp_path, monkeypatch):
+    real, failed = os.fsync, []
+
+    def fsync(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            failed.append(fd)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with Ledger.open(tmp_path / "new" / "ledger.sqlite3") as ledger:
+        ledger.forget("fs", Window(0, 60), 0.0)
+        assert len(failed) == 2
 
 
 def test_what_must_be_durable_at_once_fails_where_the_log_can_not_be_synced(path, ledger, monkeypatch):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
 from tokiod.runtime.full_disk import FULL, DiskFull, creation_error
-from tokiod.tts.live.files import exists, sync_name
+from tokiod.tts.live.files import NameNotDurable, exists, sync_name
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -104,11 +104,12 @@ class Sqlite:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
     def sync(self, log: Path) -> None:
-        """Make a write-ahead log durable, with its name. Raises OSError."""
+        """Make a write-ahead log durable, and its name where the file system can. Raises OSError."""
         # SQLite locks the file and -shm, so that another descriptor of -wal may be closed.
         with log.open("rb") as file:
             os.fsync(file.fileno())
-        sync_name(log)
+        with suppress(NameNotDurable):
+            sync_name(log)
 
 
 SQLITE = Sqlite()
@@ -130,7 +131,8 @@ class Database:
         """
         if not exists(path.parent):
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            sync_name(path.parent)
+            with suppress(NameNotDurable):
+                sync_name(path.parent)
         pragmas = "PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}"
         return cls(path, _connect(path, "rwc", pragmas, sqlite=sqlite), sqlite)
 
