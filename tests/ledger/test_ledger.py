@@ -236,13 +236,18 @@ def test_a_window_that_is_stored_twice_counts_once(ledger):
     assert (status.windows, status.cells, status.dropped, status.stored_at) == (1, 7, {"nan": 2}, NOW + 1)
 
 
-def test_a_seam_is_not_a_window_of_the_source(ledger):
+@pytest.mark.parametrize("extent", ["seam", "some"])
+def test_what_a_backfill_stores_in_addition_is_no_window_of_the_source_unless_it_is_a_folder(ledger, extent):
     ledger.store([entry(0, 60, cells=7)], NOW)
     (before,) = ledger.sources()
-    seam = entry(60, 65, cells=3, dropped={"nan": 1})
-    seam = structs.replace(seam, meta=dataclasses.replace(seam.meta, extent="seam"))
-    ledger.store([seam, seam], NOW + 1)
+    part = entry(60, 65, cells=3, dropped={"nan": 1})
+    part = structs.replace(part, meta=dataclasses.replace(part.meta, extent=extent))
+    ledger.store([part, part], NOW + 1)
     assert ledger.sources() == [before]
+    ledger.watched = frozenset({"lmt"})
+    ledger.store([part], NOW + 2)
+    (after,) = ledger.sources()
+    assert (after.windows, after.cells, after.last) == (2, 10, Window(60, 65))
 
 
 def test_a_source_that_was_stored_before_it_was_registered_keeps_both(ledger):

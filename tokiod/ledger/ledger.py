@@ -51,14 +51,15 @@ class Ledger:
     sqlite: what they take from the machine.
     Every public method is one transaction and raises LedgerError where the file can't be read or written at present (a full disk).
     quarantined: where open_or_quarantine() renamed a corrupt predecessor. in_tables: the sources whose windows are in the job table, so
-    that they don't depend on the files of days. jobs: backfills; generation: tells it from an older copy; changes: what changed in the
-    files.
+    that they don't depend on the files of days; watched: those whose windows are what the files of a folder hold. jobs: backfills;
+    generation: tells it from an older copy; changes: what changed in the files.
     """
 
     def __init__(self, database: Database, quarantined: Path | None = None) -> None:
         self.path = database.path
         self.quarantined = quarantined
         self.in_tables: frozenset[str] = frozenset()
+        self.watched: frozenset[str] = frozenset()
         self.jobs = Jobs(database)
         self.generation = Generation(database)
         self.changes = ChangeLog(database)
@@ -136,8 +137,8 @@ class Ledger:
                 spans_changed = Ranges([(window.start, window.end), *entry.computed])
                 changes.record(sql, entry.meta.system, source, spans_changed, "rows", now)
                 recorded += len(spans_changed)
-                # A seam is no window of its own: it is collected for its neighbours.
-                if entry.meta.extent != "seam":
+                # A backfill's seams, and its windows of some datasets, are not windows of the source.
+                if entry.meta.is_whole or source in self.watched:
                     sources.count(sql, entry, now, first=not spans.covers(sql, source, window))
                 if entry.meta.is_whole:
                     spans.add(sql, source, window)

@@ -127,7 +127,7 @@ class WriterProcess:
         self._published = self._ledger.published_copy(config.archive.ledger_copy, host.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
-        self._ledger.in_tables = sources_of_tables(config)
+        self._describe_sources(config)
         rebuild_if_untrusted(config, self._ledger, clock, host.files)
         heartbeat = Heartbeat(
             self._receiver, self._feed, host.monotonic, self._notifier.alive, interval=min(HEARTBEAT_SECONDS, self._notifier.interval)
@@ -213,7 +213,7 @@ class WriterProcess:
             config = self._load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
-            self._ledger.in_tables = sources_of_tables(config)
+            self._describe_sources(config)
             self._sink.jobs.configure(config.jobs.retention, config.jobs.users_retention)
             days = self._days
             days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
@@ -222,6 +222,10 @@ class WriterProcess:
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
         self._notifier.ready()
+
+    def _describe_sources(self, config: Config) -> None:
+        self._ledger.in_tables = sources_of_tables(config)
+        self._ledger.watched = frozenset(source.name for source in config.source if not source.polled)
 
     def close(self) -> None:
         """Release the files, the sockets, the ledger and the lock."""
