@@ -73,6 +73,7 @@ class Poller:
         self._seconds_per_second = 0.0
         self._woken = asyncio.Event()
         self._is_stale = True
+        self._is_loaded = False
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
@@ -111,8 +112,8 @@ class Poller:
         return window is not None and window.end >= self._schedule.reach(now)[1]
 
     def passed_time(self) -> float:
-        """Return the latest time that has certainly passed, epoch seconds: a clock may be ahead."""
-        return self._schedule.proven_time(self._clock.time(), self._clock.monotonic())
+        """Return the latest time that has certainly passed, epoch seconds: a clock may be ahead. 0.0 until the ledger has been read."""
+        return self._schedule.proven_time(self._clock.time(), self._clock.monotonic()) if self._is_loaded else 0.0
 
     def acquire(self, window: Window) -> bool:
         """Lease a window to a backfill; False while any part of it is leased."""
@@ -168,6 +169,7 @@ class Poller:
         unstored = self._ledger.unstored(name)
         lost, empty = ([one.window for one in unstored if one.state == state] for state in ("lost", "empty"))
         self._schedule.load(self._ledger.stored(name), lost, self._ledger.since(name), empty, data_end=self._ledger.data_end(name))
+        self._is_loaded = True
         # By a clock that is ahead, windows seem older than the retention that the source still has: they stay expected.
         since = self._ledger.register(self._config, self._schedule.reach(self.passed_time())[0])
         self._schedule.expect(since)
