@@ -5,11 +5,12 @@ import os
 from contextlib import contextmanager
 
 import pytest
+from commanded import configured, ledger_of, source
 
 from tokiod.config import load as configuration
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.status import Gaps, JobLine, status, troubled
+from tokiod.reports.status import Gaps, JobLine, Today, status, troubled
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -199,3 +200,54 @@ def test_empty_windows_that_are_stored_because_the_silence_is_short_are_counted_
     with daemon(config):
         now = status(config, ledger, NOW)
     assert (now.health, now.sources[0].empty_windows, now.sources[0].gaps) == ("fine", 5, Gaps(0, 0, 0))
+
+
+def touched(config, *names):
+    for name in names:
+        path = config.archive.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_of_a_source_that_was_registered_today_no_more_is_due_than_since_then(config, ledger):
+    ledger.register(config.source[0], NOON - 3600)
+    store(ledger, NOON - 1800, NOON)
+    assert status(config, ledger, NOW).sources[0].today == Today(1800, 3600, 86400)
+    # What a backfill stored of the time before it hides no gap.
+    store(ledger, MIDNIGHT, MIDNIGHT + 7200)
+    assert status(config, ledger, NOW).sources[0].today == Today(9000, 10800, 86400)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Three systems: filled by two sources and a table, by a folder, and by a table alone."""
+    jobs = {"kind": "lustre_jobstats", "servers": ["oss1"], "lctl": ["true"]}
+    return configuration.load(
+        configured(
+            tmp_path,
+            source("one", "collectd_es", url="http://127.0.0.1:9", index="i"),
+            source("two", "lustre", mounts=["/mnt"]),
+            source("jobs", **jobs),
+            source("folder", "mmperfmon", "hs", watch="/nowhere"),
+            source("other", system="js", **jobs),
+        )
+    )
+
+
+def test_a_file_is_filled_by_the_polled_sources_that_have_datasets_in_it_and_otherwise_it_is_unknown(tmp_path, mixed):
+    touched(mixed, "2018-01-29/fs.hdf5", "2018-01-29/hs.hdf5", "2018-01-29/js.hdf5")
+    with ledger_of(tmp_path / "tokiod.toml") as ledger:
+        for one, end in (("one", NOON), ("folder", NOON), ("jobs", NOON)):
+            ledger.store([StoredEntry(WindowMeta(one, "lmt", "fs", Window(MIDNIGHT, end)), 1)], NOON)
+        shown = {file.system: file.filled for file in status(mixed, ledger, NOW).files}
+        assert shown == {"fs": 0.25, "hs": None, "js": None}
+        # Of one source, its file is measured over all sources of the system.
+        one = status(mixed, ledger, NOW, only="one")
+        assert ([line.name for line in one.sources], [(file.system, file.filled) for file in one.files]) == (["one"], [("fs", 0.25)])
+
+
+def test_of_one_source_its_own_jobs_are_shown_and_without_a_choice_those_of_removed_sources_too(config, ledger):
+    for name in ("one", "gone"):
+        ledger.jobs.add(JobRequest(name, Window(NOON - 7200, NOON - 3600)), NOON)
+    assert [job.source for job in status(config, ledger, NOW).jobs] == ["one", "gone"]
+    assert [job.source for job in status(config, ledger, NOW, only="one").jobs] == ["one"]

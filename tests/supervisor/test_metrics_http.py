@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import closing, contextmanager, suppress
 
 import pytest
@@ -231,6 +232,21 @@ def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_reported(ope
     assert [found["tokiod_file_size_bytes", day, "fs-a"] for day in catalogue.DAYS] == [10, 20, 30]
     assert [found["tokiod_file_filled_ratio", day, "fs-a"] for day in catalogue.DAYS] == [0, pytest.approx(1 / 24), 0]
     assert 0 < found["tokiod_archive_free_bytes",] < found["tokiod_archive_size_bytes",]
+
+
+def test_the_share_of_a_file_that_only_a_watched_folder_fills_is_unknown_and_has_no_sample(open_site):
+    site = open_site("a")
+    with (site.config.archive.root.parent / "tokiod.toml").open("a") as file:
+        file.write('[[source]]\nname = "folder"\nkind = "mmperfmon"\nsystem = "hs"\nwatch = "/nowhere"\n')
+    config = configuration.load(site.config.archive.root.parent / "tokiod.toml")
+    for system in ("fs-a", "hs"):
+        path = config.archive.root / "2018-01-29" / f"{system}.hdf5"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    snapshots = metrics_snapshot.Snapshots(config, site.clock)
+    found = {family.name: family.samples for family in metrics_snapshot.ArchiveCollector(snapshots, lambda: FINE, Counter()).collect()}
+    assert [one.labels["system"] for one in found["tokiod_file_filled_ratio"]] == ["fs-a"]
+    assert [one.labels["system"] for one in found["tokiod_file_size_bytes"]] == ["fs-a", "hs"]
 
 
 def test_what_the_processes_count_is_reported_with_their_state(open_site):

@@ -254,7 +254,11 @@ HOST_REFUSED = Counter(
     reason=HOST_REFUSALS,
 )
 FILE_FILLED = Gauge(
-    None, "tokiod_file_filled_ratio", "Share of a day's windows that are stored, over the sources of its system.", system=(), day=DAYS
+    None,
+    "tokiod_file_filled_ratio",
+    "Share of a day's windows that are stored, over the polled sources of its system with datasets.",
+    system=(),
+    day=DAYS,
 )
 FILE_SIZE_BYTES = Gauge(None, "tokiod_file_size_bytes", "Size of a system's file of a day.", system=(), day=DAYS)
 BACKFILL_JOBS = Gauge(None, "tokiod_backfill_jobs", "Backfills that are not finished.")

@@ -11,6 +11,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.ranges import Ranges
 from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
@@ -49,7 +50,10 @@ class Gaps(msgspec.Struct, frozen=True):
 
 
 class Today(msgspec.Struct, frozen=True):
-    """How much of the site's day a source has stored, in seconds: stored, of what is due until now, of the whole day."""
+    """How much of the site's day a source has stored. Seconds of the day: stored; due, of the whole day.
+
+    due: what the source should have answered by now since its registration, and what is stored besides.
+    """
 
     stored: int
     due: int
@@ -89,11 +93,14 @@ class SourceLine(msgspec.Struct, frozen=True):
 
 
 class FileLine(msgspec.Struct, frozen=True):
-    """One file that is being filled; filled: share of its day's windows, over all sources of its system, that are stored."""
+    """One file that is being filled.
+
+    filled: share of its day's windows that are stored, over all polled sources of its system with datasets; None without such a source.
+    """
 
     path: str
     system: str
-    filled: float
+    filled: float | None
 
 
 class JobLine(msgspec.Struct, frozen=True):
@@ -131,28 +138,30 @@ class Status(msgspec.Struct, frozen=True):
     hosts: list[HostState] = []
 
 
-def status(config: Config, ledger: Ledger | None, now: float) -> Status:
-    """Return the status; ledger: None before the first start."""
+def status(config: Config, ledger: Ledger | None, now: float, only: str | None = None) -> Status:
+    """Return the status of all sources, or of one with its files and jobs; ledger: None before the first start."""
     known = {} if ledger is None else {s.name: s for s in ledger.sources()}
     calendar = Calendar(config.timezone)
-    sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in config.source]
+    chosen = [source for source in config.source if only in {None, source.name}]
+    sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in chosen]
     writer = lock_owner(config.archive.lock, config.archive.owner)
     healthy = not any(line.trouble for line in sources)
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
-    files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
+    files = list(_files(config, ledger, calendar, now, {source.system for source in chosen}))
+    jobs = [] if ledger is None else [job for job in _jobs(ledger) if only in {None, job.source}]
     return Status(now, str(config.archive.root), writer, health, sources, files, jobs, has_ledger=ledger is not None)
 
 
-def read(config: Config, now: float) -> Status:
-    """Return the status from the ledger's file, or from its copy. Raises TokiodError where neither can be read."""
+def read(config: Config, now: float, only: str | None = None) -> Status:
+    """Return what status() does, from the ledger's file, or from its copy. Raises TokiodError where neither can be read."""
     if (path := readable_ledger(config.archive)) is None:
-        return status(config, None, now)
+        return status(config, None, now, only)
     try:
         # A check of all pages takes 10 ms and more for a year.
         with Ledger.open_readonly(path, checked=False) as ledger, ledger.snapshot():
-            return status(config, ledger, now)
+            return status(config, ledger, now, only)
     except LedgerNotReady:
-        return status(config, None, now)
+        return status(config, None, now, only)
     except LedgerError as error:
         raise to_ledger_error(error, path) from None
 
@@ -222,14 +231,21 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
         attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
         empty_windows=0 if silence is None else -(-silence.seconds // config.window),
-        today=_today(ledger, config.name, calendar.day(int(now)), due),
+        today=_today(ledger, config.name, calendar.day(int(now)), known.since or 0, due),
     )
 
 
-def _today(ledger: Ledger, source: str, day: Day, due: int) -> Today:
-    span = Window(day.start, day.end)
-    stored = sum(part.seconds for part in ledger.stored(source, span).within(span.start, span.end))
-    return Today(stored, min(span.seconds, max(0, due - span.start)), span.seconds)
+def _today(ledger: Ledger, source: str, day: Day, since: int, due: int) -> Today:
+    """Return what is stored of a day. since: of the source's registration; due: the time before which it should have answered."""
+    covered = _stored(ledger, source, day)
+    stored = covered.total
+    covered.add(max(day.start, since), min(day.end, due))
+    return Today(stored, covered.total, day.end - day.start)
+
+
+def _stored(ledger: Ledger, source: str, day: Day) -> Ranges:
+    parts = ledger.stored(source, Window(day.start, day.end)).within(day.start, day.end)
+    return Ranges((part.start, part.end) for part in parts)
 
 
 def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
@@ -271,18 +287,19 @@ def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple
     return watermark, Gaps(spans, seconds, lost, empty_seconds)
 
 
-def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:
+def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float, systems: set[str]) -> Iterator[FileLine]:
     today = calendar.day(int(now))
     days = (calendar.day(today.start - 1), today, calendar.day(today.end))
-    for system in sorted({source.system for source in config.source}):
+    for system in sorted(systems):
         for day in days:
             path = config.archive.file(day, system)
             if ledger is not None and os.path.exists(path):  # noqa: PTH110 - half the time of path.exists(), for all systems
                 yield FileLine(str(path), system, _filled(config, ledger, system, day))
 
 
-def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float:
-    span = Window(day.start, day.end)
-    names = [source.name for source in config.source if source.system == system and source.polled]
-    stored = sum(part.seconds for name in names for part in ledger.stored(name, span).within(span.start, span.end))
-    return stored / (span.seconds * max(1, len(names)))
+def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float | None:
+    """Return the share of a file that is stored: what a watched folder should hold is unknown, and a table is in no file of a system."""
+    names = [source.name for source in config.source if source.system == system and source.polled and source.datasets()]
+    if not names:
+        return None
+    return sum(_stored(ledger, name, day).total for name in names) / ((day.end - day.start) * len(names))

@@ -56,12 +56,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Snapshot:
     """An archive at one time.
 
-    files: (system, day, share filled, bytes); free, capacity: bytes of its disk; sinks: that it is sent to;
+    files: (system, day, share filled or None, bytes); free, capacity: bytes of its disk; sinks: that it is sent to;
     hosts: all but the writer's.
     """
 
     status: Status
-    files: tuple[tuple[str, str, float, int], ...]
+    files: tuple[tuple[str, str, float | None, int], ...]
     free: int
     capacity: int
     sinks: tuple[SinkState, ...] = ()
@@ -83,7 +83,7 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
     )
 
 
-def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float, int]]:
+def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float | None, int]]:
     calendar = Calendar(config.timezone)
     today = calendar.day(int(now))
     days = dict(zip(catalogue.DAYS, (calendar.day(today.start - 1), today, calendar.day(today.end)), strict=True))
@@ -182,7 +182,7 @@ def _sources(snapshot: Snapshot) -> Iterator[Any]:
 
 def _archive(snapshot: Snapshot) -> Iterator[Any]:
     jobs = snapshot.status.jobs
-    yield _family(catalogue.FILE_FILLED, {(system, day): filled for system, day, filled, _ in snapshot.files})
+    yield _family(catalogue.FILE_FILLED, {(system, day): filled for system, day, filled, _ in snapshot.files if filled is not None})
     yield _family(catalogue.FILE_SIZE_BYTES, {(system, day): size for system, day, _, size in snapshot.files})
     yield _family(catalogue.BACKFILL_JOBS, {(): len(jobs)})
     yield _family(catalogue.BACKFILL_SECONDS_LEFT, {(): sum(job.seconds_left for job in jobs)})

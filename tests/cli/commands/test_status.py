@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from commanded import configured, ledger_of, ran
+from commanded import configured, ledger_of, ran, source
 
 from tokiod.cli.commands.status_view import Rates, span, watched
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.reports.status import SourceLine, Status
 from tokiod.window import Window
@@ -65,6 +66,32 @@ def test_of_one_source_everything_is_shown_with_how_much_of_today_is_stored(path
     assert ["today", "50.0 % of what is due is stored, 25.0 % of the day"] in lines
     assert ["dropped", "3 malformed line"] in lines
     assert json.loads(run(path, "one", "--json").stdout)["sources"][0]["today"] == {"stored": 21600, "due": 43200, "whole": 86400}
+
+
+def test_of_one_source_the_file_is_as_full_as_among_all_and_only_its_own_jobs_are_shown(tmp_path):
+    one, two = source("one", "collectd_es", url="http://127.0.0.1:9", index="i"), source("two", "lustre", mounts=["/mnt"])
+    path = configured(tmp_path, one, two, source("folder", "mmperfmon", "hs", watch="/nowhere"))
+    with ledger_of(path) as ledger:
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(NOON - 43200, NOON)), 600)], NOON)
+        for name in ("one", "gone"):
+            ledger.jobs.add(JobRequest(name, Window(NOON - 7200, NOON - 3600)), NOON)
+    for system in ("fs", "hs"):
+        file = tmp_path / "tts" / "2018-01-29" / f"{system}.hdf5"
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    everything, one = (json.loads(run(path, *options, "--json").stdout) for options in ((), ("one",)))
+    assert [(file["system"], file["filled"]) for file in everything["files"]] == [("fs", 0.25), ("hs", None)]
+    assert [(file["system"], file["filled"]) for file in one["files"]] == [("fs", 0.25)]
+    assert ([job["source"] for job in everything["jobs"]], [job["source"] for job in one["jobs"]]) == (["one", "gone"], ["one"])
+    rows = [line.split() for line in run(path).stdout.splitlines()]
+    assert ["2018-01-29/fs.hdf5", "25.0", "%"] in rows
+    assert ["2018-01-29/hs.hdf5", "-"] in rows
+
+
+def test_a_job_of_a_removed_source_is_shown_where_one_source_is_left(path, ledger):
+    ledger.jobs.add(JobRequest("gone", Window(NOON - 7200, NOON - 3600)), NOON)
+    assert "backfill 1 of gone: " in run(path).stdout
+    assert "backfill 1 of gone: " not in run(path, "one").stdout
 
 
 def test_a_source_that_is_unknown_is_a_sentence_with_the_nearest_known_one(path):

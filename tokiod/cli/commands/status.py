@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
 
     View = Callable[[Status], Iterable[RenderableType]]
+    Gather = Callable[[], Status]
 
 EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
@@ -52,30 +53,29 @@ def status_command(config_path: Path, clock: Clock, source: str | None, *, as_js
     """
     config = configuration.load(config_path)
     if source is not None:
-        config = msgspec.structs.replace(config, source=(configured_source(config, source),))
+        configured_source(config, source)
+    gather = partial(gathered, config, clock, source)
     if as_json:
         output = _as_json
     else:
         view = _view(is_single=source is not None, is_watched=watch)
         output = partial(_as_tables, view)
         if watch and sys.stdout.isatty():
-            _live(view, config, clock)
+            _live(view, gather)
     if watch:
-        _every_second(output, config, clock)
-    sys.exit(EXIT[output(config, clock).health])
+        _every_second(output, gather)
+    sys.exit(EXIT[output(gather).health])
 
 
-def gathered(config: Config, clock: Clock) -> Status:
-    """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
-    now, names, web = read(config, clock.time()), {source.name for source in config.source}, ask_web(config.web.address)
-    jobs = [job for job in now.jobs if job.source in names or len(names) != 1]
-    real_now = SystemClock().time()
+def gathered(config: Config, clock: Clock, only: str | None = None) -> Status:
+    """Read the status of a configured archive, or of one source of it. Raises TokiodError if the ledger can't be read."""
+    now, web, real_now = read(config, clock.time(), only), ask_web(config.web.address), SystemClock().time()
     sinks, hosts = read_sinks(config, clock.time(), real_now), read_hosts(config, real_now)
-    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence, sinks=sinks, hosts=hosts)
+    return msgspec.structs.replace(now, web="" if web is None else web.sentence, sinks=sinks, hosts=hosts)
 
 
-def _as_json(config: Config, clock: Clock) -> Status:
-    now = gathered(config, clock)
+def _as_json(gather: Gather) -> Status:
+    now = gather()
     echo_json(now)
     return now
 
@@ -90,34 +90,34 @@ def _view(*, is_single: bool, is_watched: bool) -> View:
     return (lambda now: status_view.watched(now, rates.of(now))) if is_watched else status_view.parts
 
 
-def _as_tables(view: View, config: Config, clock: Clock) -> Status:
+def _as_tables(view: View, gather: Gather) -> Status:
     from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
 
-    now = gathered(config, clock)
+    now = gather()
     show(*view(now))
     return now
 
 
-def _every_second(output: Callable[[Config, Clock], Status], config: Config, clock: Clock) -> NoReturn:
+def _every_second(output: Callable[[Gather], Status], gather: Gather) -> NoReturn:
     """Print the status every second until Ctrl-C."""
     try:
         while True:
-            output(config, clock)
+            output(gather)
             time.sleep(1)  # noqa: TID251 - a real second, also with a simulated clock
     except KeyboardInterrupt:
         sys.exit(0)
 
 
-def _live(view: View, config: Config, clock: Clock) -> NoReturn:
+def _live(view: View, gather: Gather) -> NoReturn:
     """Refresh a terminal until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415 - as above
 
     from tokiod.cli.commands.status_view import live_display  # noqa: PLC0415
 
-    def refresh(config: Config, clock: Clock) -> Status:
-        now = gathered(config, clock)
+    def refresh(gather: Gather) -> Status:
+        now = gather()
         live.update(live_display(view(now)), refresh=True)
         return now
 
     with Live(auto_refresh=False) as live:
-        _every_second(refresh, config, clock)
+        _every_second(refresh, gather)

@@ -194,7 +194,8 @@ def _files(now: Status) -> Table:
     """Return the files, by their paths relative to the archive."""
     made = table("file being filled", "filled", right={"filled"}, folded={"file being filled"})
     for file in now.files:
-        made.add_row(file.path.removeprefix(f"{now.archive}/"), f"{100 * file.filled:.1f} %")
+        filled = "-" if file.filled is None else f"{100 * file.filled:.1f} %"
+        made.add_row(file.path.removeprefix(f"{now.archive}/"), filled)
     return made
 
 
