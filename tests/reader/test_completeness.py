@@ -124,6 +124,15 @@ def test_the_ledgers_stretches_are_cut_to_the_span(site):
     assert found == (CoverageSpan("lmt", at[3], at[5], "stored"), CoverageSpan("lmt", at[5], at[7], "lost", "gone"))
 
 
+def test_what_a_source_stored_for_another_system_is_not_stored_of_its_present_one(site):
+    path, ledger = site
+    ledger.store([entry(START, START + 2 * HOUR)], NOW)
+    ledger.lost("lmt", Window(START + 2 * HOUR, START + 3 * HOUR), "Lost", "gone", NOW)
+    path.write_text(path.read_text().replace('"cscratch"', '"moved"'))
+    found = tokiod.open("moved", START, START + 4 * HOUR, config=path).completeness()
+    assert found == (CoverageSpan("lmt", START, START + 4 * HOUR, "missing", "no source was configured"),)
+
+
 def test_a_data_array_has_the_share_that_the_ledger_records_as_stored_without_a_read(site, tmp_path):
     path, ledger = site
     save(tmp_path, 1, ["a"], [[1]])

@@ -59,9 +59,9 @@ def filled(path, *, is_sealed=False):
         seal(place, place, updated=DAY)
 
 
-def stored(ledger, first, last):
+def stored(ledger, first, last, system="fs"):
     window = Window(DAY + first * STEP, DAY + last * STEP)
-    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window), 1)], DAY)
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", system, window), 1)], DAY)
 
 
 def found(path, dataset, rows=9):
@@ -97,6 +97,16 @@ def test_without_a_file_or_a_ledger_that_is_the_reason(path):
     with ledger_of(path) as ledger:
         ledger.register(configuration.load(path).source[0], DAY)
         assert found(path, GAUGE) == [(0, 9, "no file", [], 0)]
+
+
+def test_what_a_source_stored_for_another_system_is_not_stored_for_its_present_one(tmp_path):
+    path = configured(tmp_path, source(system="old"))
+    with ledger_of(path) as ledger:
+        ledger.register(configuration.load(path).source[0], DAY)
+        stored(ledger, 0, 12, "old")
+        path = configured(tmp_path, source())
+        filled(path)
+        assert found(path, GAUGE, 3) == [(1, 2, "not configured", ["oss1"], 1)]
 
 
 def test_the_command_prints_a_row_for_each_reason_and_its_json_has_the_same(path):

@@ -10,7 +10,8 @@ from commanded import configured, ledger_of, source
 from tokiod.config import load as configuration
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.status import Gaps, JobLine, Today, status, troubled
+from tokiod.reports.days import days
+from tokiod.reports.status import Gaps, JobLine, SourceLine, Today, status, troubled
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -251,3 +252,16 @@ def test_of_one_source_its_own_jobs_are_shown_and_without_a_choice_those_of_remo
         ledger.jobs.add(JobRequest(name, Window(NOON - 7200, NOON - 3600)), NOON)
     assert [job.source for job in status(config, ledger, NOW).jobs] == ["one", "gone"]
     assert [job.source for job in status(config, ledger, NOW, only="one").jobs] == ["one"]
+
+
+def test_what_a_source_stored_for_another_system_is_not_shown_of_its_present_one(tmp_path):
+    with ledger_of(configured(tmp_path, source())) as ledger:
+        ledger.register(configuration.load(tmp_path / "tokiod.toml").source[0], MIDNIGHT)
+        store(ledger, MIDNIGHT, NOON)
+        ledger.lost("one", Window(MIDNIGHT - 60, MIDNIGHT), "Retention", "gone", NOON)
+        config = configuration.load(configured(tmp_path, source(system="gs")))
+        touched(config, "2018-01-29/gs.hdf5")
+        now = status(config, ledger, NOW)
+        assert (now.sources, [file.filled for file in now.files]) == ([SourceLine("one", "lmt", "gs")], [0.0])
+        (day,) = days(config, ledger, Window(MIDNIGHT, NOON), NOW)
+        assert (day.system, day.stored, day.due, day.lost) == ("gs", 0, 0, 0)

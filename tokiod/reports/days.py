@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tokiod.ledger.known_sources import known_sources
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.ledger.ledger import Ledger
+    from tokiod.ledger.ledger import Ledger, SourceRow
     from tokiod.window import Day
 
 
@@ -36,22 +37,21 @@ class SourceDay(msgspec.Struct, frozen=True):
 
 def days(config: Config, ledger: Ledger, span: Window, now: float, system: str = "") -> list[SourceDay]:
     """Return every day that overlaps a span, of all sources or of those of a system, oldest first."""
-    calendar, known = Calendar(config.timezone), {one.name: one for one in ledger.sources()}
+    calendar, known = Calendar(config.timezone), known_sources(config, ledger)
     chosen = [one for one in config.source if not system or one.system == system]
     dates, lines = list(_dates(calendar, span)), list[SourceDay]()
     for source in chosen:
         settled = calendar.window(int(now - source.settle), source.window).start
-        row = known.get(source.name)
-        since = settled if row is None or row.since is None else row.since
-        lines += _of_source(source, ledger, dates, since, settled)
+        lines += _of_source(source, known.get(source.name), ledger, dates, settled)
     return sorted(lines, key=lambda one: (one.start, one.source))
 
 
-def _of_source(source: SourceConfig, ledger: Ledger, dates: list[Day], since: int, settled: int) -> Iterator[SourceDay]:
-    """Yield its days. since: of its registration; settled: before which it should have answered."""
+def _of_source(source: SourceConfig, known: SourceRow | None, ledger: Ledger, dates: list[Day], settled: int) -> Iterator[SourceDay]:
+    """Yield its days. settled: before which it should have answered."""
     whole = Window(dates[0].start, dates[-1].end)
-    stored = ledger.stored(source.name, whole).within(whole.start, whole.end)
-    lost = [one.window for one in ledger.unstored(source.name) if one.state == "lost"]
+    since = settled if known is None or known.since is None else known.since
+    stored = [] if known is None else ledger.stored(source.name, whole).within(whole.start, whole.end)
+    lost = [] if known is None else [one.window for one in ledger.unstored(source.name) if one.state == "lost"]
     for day in dates:
         due = max(0, min(day.end, settled) - max(day.start, since)) if source.polled else None
         yield SourceDay(f"{day.date}", day.start, day.end, source.system, source.name, _within(stored, day), due, _within(lost, day))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from tokiod.ledger.known_sources import known_sources
 from tokiod.ranges import Ranges
 from tokiod.window import Calendar, Window
 
@@ -52,18 +53,17 @@ def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()
 
     A watched folder has no gaps, and a source has none before its registration: what they should hold is unknown.
     """
-    calendar, known = Calendar(config.timezone), {source.name: source for source in ledger.sources()}
-    chosen = [source for source in config.source if source.polled and (not names or source.name in names)]
-    return [gap for source in chosen for gap in _gaps_of(source, known.get(source.name), ledger, calendar, now)]
+    calendar, known = Calendar(config.timezone), known_sources(config, ledger)
+    chosen = [source for source in config.source if source.polled and source.name in known and (not names or source.name in names)]
+    return [gap for source in chosen for gap in _gaps_of(source, known[source.name], ledger, calendar, now)]
 
 
-def _gaps_of(source: SourceConfig, known: SourceRow | None, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
+def _gaps_of(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
     settled = calendar.window(int(now - source.settle), source.window).start
     unstored = ledger.unstored(source.name)
-    since = None if known is None else known.since
     # Windows of a source that can't be asked are not tried: what keeps them is the source's own trouble.
-    reason = known.state_reason if known is not None and known.state in {"waiting", "fatal"} else ""
-    begin = settled if since is None else since
+    reason = known.state_reason if known.state in {"waiting", "fatal"} else ""
+    begin = settled if known.since is None else known.since
     due_spans = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(begin, settled)) if begin < settled else Ranges()
     found = [_recorded(source.name, one) for one in unstored]
     for one in unstored:

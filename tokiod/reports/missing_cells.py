@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reader.errors import NoSuchDataset, NoSuchSystem
@@ -103,9 +104,10 @@ class _Unstored:
         if path is None or not source.polled:
             return cls(everything, [], 0)
         with Ledger.open_readonly(path) as ledger:
-            since = {one.name: one.since for one in ledger.sources()}.get(source.name)
+            if (known := known_sources(config, ledger).get(source.name)) is None:
+                return cls([], [], None)
             stored = ledger.stored(source.name, Window(*everything[0])).within(*everything[0])
-            return cls([(one.start, one.end) for one in stored], gaps(config, ledger, now, (source.name,)), since)
+            return cls([(one.start, one.end) for one in stored], gaps(config, ledger, now, (source.name,)), known.since)
 
     def _number(self, state: State, reason: str) -> int:
         for number, known in self.reasons.items():

@@ -9,6 +9,7 @@ import msgspec
 
 from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
+from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
@@ -17,7 +18,8 @@ from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annota
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
+    from pathlib import Path
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
@@ -140,15 +142,20 @@ class Status(msgspec.Struct, frozen=True):
 
 def status(config: Config, ledger: Ledger | None, now: float, only: str | None = None) -> Status:
     """Return the status of all sources, or of one with its files and jobs; ledger: None before the first start."""
-    known = {} if ledger is None else {s.name: s for s in ledger.sources()}
+    known = {} if ledger is None else known_sources(config, ledger)
     calendar = Calendar(config.timezone)
     chosen = [source for source in config.source if only in {None, source.name}]
     sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in chosen]
     writer = lock_owner(config.archive.lock, config.archive.owner)
     healthy = not any(line.trouble for line in sources)
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
-    files = list(_files(config, ledger, calendar, now, {source.system for source in chosen}))
-    jobs = [] if ledger is None else [job for job in _jobs(ledger) if only in {None, job.source}]
+    files, jobs = list[FileLine](), list[JobLine]()
+    if ledger is not None:
+        files = [
+            FileLine(str(path), system, _filled(config, ledger, known, system, day))
+            for system, day, path in _files(config, {source.system for source in chosen}, calendar, now)
+        ]
+        jobs = [job for job in _jobs(ledger) if only in {None, job.source}]
     return Status(now, str(config.archive.root), writer, health, sources, files, jobs, has_ledger=ledger is not None)
 
 
@@ -287,19 +294,20 @@ def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple
     return watermark, Gaps(spans, seconds, lost, empty_seconds)
 
 
-def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float, systems: set[str]) -> Iterator[FileLine]:
+def _files(config: Config, systems: set[str], calendar: Calendar, now: float) -> Iterator[tuple[str, Day, Path]]:
+    """Yield the files of yesterday, today and tomorrow that exist."""
     today = calendar.day(int(now))
     days = (calendar.day(today.start - 1), today, calendar.day(today.end))
     for system in sorted(systems):
         for day in days:
             path = config.archive.file(day, system)
-            if ledger is not None and os.path.exists(path):  # noqa: PTH110 - half the time of path.exists(), for all systems
-                yield FileLine(str(path), system, _filled(config, ledger, system, day))
+            if os.path.exists(path):  # noqa: PTH110 - half the time of path.exists(), for all systems
+                yield system, day, path
 
 
-def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float | None:
+def _filled(config: Config, ledger: Ledger, known: Container[str], system: str, day: Day) -> float | None:
     """Return the share of a file that is stored: what a watched folder should hold is unknown, and a table is in no file of a system."""
     names = [source.name for source in config.source if source.system == system and source.polled and source.datasets()]
     if not names:
         return None
-    return sum(_stored(ledger, name, day).total for name in names) / ((day.end - day.start) * len(names))
+    return sum(_stored(ledger, name, day).total for name in names if name in known) / ((day.end - day.start) * len(names))

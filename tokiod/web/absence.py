@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
 from tokiod.reports.gaps import gaps
 from tokiod.web.matrix import LOST, MISSING, NOT_DUE, Reason
@@ -40,7 +41,7 @@ class Absence:
             return cls((), min(int(now), span.end))
         with Ledger.open_readonly(ledger, checked=False) as opened:
             found = [gap for gap in gaps(config, opened, now, (source.name,)) if gap.start < span.end and span.start < gap.end]
-            row = next((one for one in opened.sources() if one.name == source.name), None)
+            row = known_sources(config, opened).get(source.name)
         settled = Calendar(config.timezone).window(int(now - source.settle), source.window).start
         due = settled if row is None or row.last is None else max(settled, row.last.end)
         why = tuple(Reason(max(gap.start, span.start), min(gap.end, span.end), gap.state, gap.reason) for gap in found)

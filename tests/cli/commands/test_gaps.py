@@ -23,12 +23,12 @@ def ledger(path):
     with ledger_of(path) as ledger:
         for source in configuration.load(path).source:
             ledger.register(source, NOON - 3600)
-        ledger.store([entry("one", -60, 0), entry("other", -60, 0)], NOON)
+        ledger.store([entry("one", -60, 0), entry("other", -60, 0, system="gs")], NOON)
         yield ledger
 
 
-def entry(source, first, last):
-    return StoredEntry(WindowMeta(source, "lmt", "fs", window(first, last)), 1)
+def entry(source, first, last, system="fs"):
+    return StoredEntry(WindowMeta(source, "lmt", system, window(first, last)), 1)
 
 
 def window(first, last):
@@ -75,6 +75,13 @@ def test_what_is_not_settled_yet_is_no_gap_and_what_was_lost_before_is_one(path,
     assert told(path, "one", at=NOON + 60 + 15)[1] == [("one", 0, 1, "due")]
     ledger.lost("one", window(-90, -80), "Past", "gone", NOON)
     assert told(path, "one")[1] == [("one", -90, -80, "lost")]
+
+
+def test_the_gaps_of_a_source_that_has_another_system_now_are_those_of_a_new_source(path, ledger):
+    ledger.forget("fs", window(-50, -20), NOON, source="one")
+    ledger.lost("one", window(-50, -45), "Past", "gone for ever", NOON)
+    path.write_text(path.read_text().replace('system = "fs"', 'system = "other"'))
+    assert told(path, "one") == (0, [])
 
 
 @pytest.mark.usefixtures("ledger")
