@@ -145,6 +145,15 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         """Seconds between the rows of the source's datasets."""
         raise NotImplementedError(f"{type(self).__module__}.Config must have a step")
 
+    def reach(self, calendar: Calendar, now: float) -> int:
+        """Return the time before which a replayable source can't be queried any more; now: epoch seconds."""
+        return calendar.window(int(now) - self.retention - 1, self.window).end
+
+    @property
+    def why_lost(self) -> tuple[str, str]:
+        """Why a window before reach() is lost, as an error's class and message."""
+        return "Retention", f"older than the {self.retention} s that the source keeps"
+
     def seconds_for(self, window: Window) -> float:
         """Return the time limit of a window that may be longer than live polling's: `timeout` for each `window` of it."""
         return self.timeout * max(1, window.seconds / self.window)

@@ -96,7 +96,20 @@ def test_what_is_not_stored_is_reported_with_the_reason_of_the_ledger(path):
 def test_without_a_file_or_a_ledger_that_is_the_reason(path):
     with ledger_of(path) as ledger:
         ledger.register(configuration.load(path).source[0], DAY)
+        stored(ledger, 0, 12)
         assert found(path, GAUGE) == [(0, 9, "no file", [], 0)]
+
+
+def test_without_a_file_what_is_not_stored_has_the_reason_of_the_ledger(path):
+    with ledger_of(path) as ledger:
+        ledger.register(configuration.load(path).source[0], DAY)
+        stored(ledger, 0, 3)
+        ledger.lost("one", Window(DAY + 5 * STEP, DAY + 7 * STEP), "Retention", "older than the 86400 s that the source keeps", DAY)
+        expected = [(0, 3, "no file", [], 0), (3, 5, "due", [], 0), (5, 7, "lost", [], 0), (7, 9, "due", [], 0)]
+        assert found(path, GAUGE) == expected
+        # Neither has a file without the dataset another reason.
+        filled(path)
+        assert found(path, "mdtargets/opens") == expected
 
 
 def test_what_a_source_stored_for_another_system_is_not_stored_for_its_present_one(tmp_path):

@@ -203,6 +203,14 @@ def test_empty_windows_that_are_stored_because_the_silence_is_short_are_counted_
     assert (now.health, now.sources[0].empty_windows, now.sources[0].gaps) == ("fine", 5, Gaps(0, 0, 0))
 
 
+def test_what_is_empty_and_older_than_the_retention_is_lost(config, ledger):
+    store(ledger, MIDNIGHT, NOON)
+    ledger.empty("one", Window(NOON, NOON + 7200), "the source had no record of it", NOON)
+    line = status(config, ledger, NOON + 90 * 86400 + 3600 + SETTLE).sources[0]
+    due = 90 * 86400 + 3600 - 3660
+    assert (line.gaps, line.watermark) == (Gaps(1, due - 3540, 3660, 3540), NOON + 3660)
+
+
 def touched(config, *names):
     for name in names:
         path = config.archive.root / name

@@ -109,7 +109,7 @@ class Schedule:
             current = self._window(int(now))
             return current.start, current.end
         until = self._window(int(now - self._config.settle)).start
-        return min(self._window(int(now) - self._config.retention - 1).end, self._window(until - 1).start), until
+        return min(self._config.reach(self._calendar, now), self._window(until - 1).start), until
 
     def load(
         self, stored: Ranges, lost: Iterable[Window], since: int, empty: Iterable[Window] = (), *, data_end: int | None = None

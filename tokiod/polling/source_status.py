@@ -92,7 +92,7 @@ class SourceStatus:
         if is_empty:
             reason, message = "Retention", f"the source had no record of it, and keeps none that is older than {self._config.retention} s"
         elif replayable:
-            reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
+            reason, message = self._config.why_lost
         else:
             reason, message = "Past", "the source can't be queried about the past" + (self.trouble and f", and it was down: {self.trouble}")
         if not self._write(self._ledger.lost, self._config.name, span, reason, message, self._clock.time()):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokiod.ledger.known_sources import known_sources
+from tokiod.reports.gaps import expected
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.ledger.ledger import Ledger, SourceRow
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.reports.gaps import Expected
     from tokiod.window import Day
 
 
@@ -41,19 +43,18 @@ def days(config: Config, ledger: Ledger, span: Window, now: float, system: str =
     chosen = [one for one in config.source if not system or one.system == system]
     dates, lines = list(_dates(calendar, span)), list[SourceDay]()
     for source in chosen:
-        settled = calendar.window(int(now - source.settle), source.window).start
-        lines += _of_source(source, known.get(source.name), ledger, dates, settled)
+        row = known.get(source.name)
+        ours = expected(source, None if row is None else row.since, ledger, calendar, now)
+        lines += _of_source(source, ours, ledger, dates, is_known=row is not None)
     return sorted(lines, key=lambda one: (one.start, one.source))
 
 
-def _of_source(source: SourceConfig, known: SourceRow | None, ledger: Ledger, dates: list[Day], settled: int) -> Iterator[SourceDay]:
-    """Yield its days. settled: before which it should have answered."""
+def _of_source(source: SourceConfig, ours: Expected, ledger: Ledger, dates: list[Day], *, is_known: bool) -> Iterator[SourceDay]:
     whole = Window(dates[0].start, dates[-1].end)
-    since = settled if known is None or known.since is None else known.since
-    stored = [] if known is None else ledger.stored(source.name, whole).within(whole.start, whole.end)
-    lost = [] if known is None else [one.window for one in ledger.unstored(source.name) if one.state == "lost"]
+    stored = ledger.stored(source.name, whole).within(whole.start, whole.end) if is_known else []
+    lost = [*ours.gone, *(one.window for one in ledger.unstored(source.name) if one.state == "lost")] if is_known else []
     for day in dates:
-        due = max(0, min(day.end, settled) - max(day.start, since)) if source.polled else None
+        due = max(0, min(day.end, ours.settled) - max(day.start, ours.since)) if source.polled else None
         yield SourceDay(f"{day.date}", day.start, day.end, source.system, source.name, _within(stored, day), due, _within(lost, day))
 
 

@@ -58,23 +58,60 @@ def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()
     return [gap for source in chosen for gap in _gaps_of(source, known[source.name], ledger, calendar, now)]
 
 
-def _gaps_of(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
+class Expected(msgspec.Struct, frozen=True):
+    """What is expected of a source, by a clock. Times are UTC epoch seconds.
+
+    since, settled: the time from which and until which its data is expected; reach: before which it can't be queried any more.
+    answered: what is answered since then, as Ledger.answered() returns it; gone: what lies before reach and is not answered.
+    """
+
+    since: int
+    settled: int
+    reach: int
+    answered: list[tuple[int, int, bool]]
+    gone: list[Window]
+
+
+def expected(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> Expected:
+    """Return what is expected of a source: what is gone is lost, before a daemon that runs records it by the same rule.
+
+    What a source held before its first stored window, and does not hold any more, was never expected. An empty span that can't be queried
+    again counts as not answered. since: from when on the ledger expects it, None of a source that is not registered.
+
+    Of a source without a past nothing is gone until the daemon records it: a window may wait for the writer, for as long as that is down.
+    """
     settled = calendar.window(int(now - source.settle), source.window).start
-    unstored = ledger.unstored(source.name)
+    if since is None:
+        return Expected(settled, settled, 0, [], [])
+    reach = min(source.reach(calendar, now), settled) if source.replayable else 0
+    spans = ledger.answered(source.name, since)
+    answered = [(max(start, reach) if is_empty else start, end, is_empty) for start, end, is_empty in spans if not is_empty or end > reach]
+    gone = Ranges((start, end) for start, end, is_empty in answered if not is_empty).holes(since, reach) if since < reach else []
+    if gone and gone[0].start == since:
+        since = gone.pop(0).end
+    return Expected(since, settled, reach, answered, gone)
+
+
+def _gaps_of(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
+    ours = expected(source, known.since, ledger, calendar, now)
+    unstored = [one for one in ledger.unstored(source.name) if one.state == "lost" or one.window.end > ours.reach]
     # Windows of a source that can't be asked are not tried: what keeps them is the source's own trouble.
     reason = known.state_reason if known.state in {"waiting", "fatal"} else ""
-    begin = settled if known.since is None else known.since
-    due_spans = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(begin, settled)) if begin < settled else Ranges()
-    found = [_recorded(source.name, one) for one in unstored]
-    for one in unstored:
-        due_spans.remove(one.window.start, one.window.end)
+    due_spans = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(ours.since, max(ours.since, ours.settled)))
+    for window in (*ours.gone, *(one.window for one in unstored)):
+        due_spans.remove(window.start, window.end)
+    error_class, why = source.why_lost
+    found = [_recorded(source.name, one, ours.reach) for one in unstored]
+    found += [Gap(source.name, one.start, one.end, "lost", why, error_class) for one in ours.gone]
     found += [Gap(source.name, start, end, "due", reason) for start, end in due_spans]
     yield from _joined(sorted(found, key=lambda gap: gap.start))
 
 
-def _recorded(source: str, one: Unstored) -> Gap:
+def _recorded(source: str, one: Unstored, reach: int) -> Gap:
+    """Return the gap of a recorded span, from the time on that the source can be queried if it is not lost."""
     window = one.window
-    return Gap(source, window.start, window.end, one.state, one.error, one.error_class, one.attempts, one.last_try, one.next_try)
+    start = window.start if one.state == "lost" else max(window.start, reach)
+    return Gap(source, start, window.end, one.state, one.error, one.error_class, one.attempts, one.last_try, one.next_try)
 
 
 def _joined(gaps: list[Gap]) -> Iterator[Gap]:
@@ -119,6 +156,12 @@ def outages(gaps: list[Gap]) -> list[Gap]:
             newest, start=before.start, end=gap.end, attempts=max(before.attempts, gap.attempts), next_try=_first_try(before, gap)
         )
     return found
+
+
+def clipped(gaps: list[Gap], start: int, end: int) -> list[Gap]:
+    """Return the parts of gaps that lie in [start, end)."""
+    cut = (msgspec.structs.replace(gap, start=max(gap.start, start), end=min(gap.end, end)) for gap in gaps)
+    return [gap for gap in cut if gap.start < gap.end]
 
 
 def seconds(gaps: list[Gap]) -> int:

@@ -15,11 +15,12 @@ import numpy as np
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.ranges import Ranges
 from tokiod.reader.errors import NoSuchDataset, NoSuchSystem
 from tokiod.reader.files import Templates
 from tokiod.reader.part import Part
 from tokiod.reader.span import Span
-from tokiod.reports.gaps import Gap, State, gaps
+from tokiod.reports.gaps import Gap, State, clipped, gaps
 from tokiod.tts.counters.difference_rule import BASE, CANDIDATE, Differences
 from tokiod.tts.layout import OWN, is_counter, is_outdated, own_name, read_spec
 from tokiod.tts.schema import ABSENT
@@ -68,7 +69,7 @@ def missing_cells(config: Config, system: str, dataset: str, span: Span, now: fl
         try:
             found += _of_file(Part(path), dataset, Span(start, end), unstored, source.name)
         except FileNotFoundError:
-            found.append(Gap(source.name, start, end, "no file", "the file of the day does not exist"))
+            found += unstored.without_file(Span(start, end), source.name, "the file of the day does not exist")
         start = end
     return sorted(_joined(found), key=lambda gap: (gap.start, gap.end, gap.columns))
 
@@ -93,6 +94,7 @@ class _Unstored:
         self.reasons = dict(_REASONS)
         self._before, self._due = self._number(*_NOT_CONFIGURED), self._number(*_DUE)
         self._since = 2**62 if since is None else since
+        self._gaps = found
         self._spans = [(start, end, PRESENT) for start, end in stored]
         self._spans += [(gap.start, gap.end, self._number(gap.state, gap.reason or _DUE[1])) for gap in found]
 
@@ -117,6 +119,13 @@ class _Unstored:
         self.reasons[number] = (state, reason)
         return number
 
+    def without_file(self, span: Span, source: str, why: str) -> Iterator[Gap]:
+        """Yield the gaps of a span whose cells are in no file. why: the reason for what the ledger calls stored."""
+        known = clipped(self._gaps, span.start, span.end)
+        yield from (Gap(source, one.start, one.end, one.state, one.reason or _DUE[1]) for one in known)
+        for rest in Ranges((one.start, one.end) for one in known).holes(span.start, span.end):
+            yield Gap(source, rest.start, rest.end, "no file", why)
+
     def at(self, times: NDArray[np.int64]) -> Codes:
         codes = np.where(times < self._since, self._before, self._due).astype(np.uint16)
         for start, end, number in self._spans:
@@ -128,7 +137,7 @@ def _of_file(part: Part, dataset: str, span: Span, unstored: _Unstored, source: 
     """Yield the missing cells of one file's rows that begin in a span."""
     with part.opened() as file:
         if not part.has(dataset):
-            yield Gap(source, span.start, span.end, "no file", "the file of the day has no such dataset")
+            yield from unstored.without_file(span, source, "the file of the day has no such dataset")
             return
         shape = part.shape(dataset)
         step = shape.step or 1

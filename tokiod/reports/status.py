@@ -13,6 +13,7 @@ from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
+from tokiod.reports.gaps import expected
 from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
@@ -218,7 +219,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
     silence = ledger.silence(config.name, known.data_end, int(now))
-    watermark, gaps = _progress(ledger, config.name, known.since, due)
+    watermark, gaps = _progress(config, known.since, ledger, calendar, now)
     return SourceLine(
         name=config.name,
         kind=config.kind,
@@ -273,14 +274,16 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
     )
 
 
-def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int | None, Gaps]:
-    """Return a source's watermark, None without one, and its gaps in [since, due)."""
-    lost = ledger.lost_seconds(source)
+def _progress(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> tuple[int | None, Gaps]:
+    """Return a source's watermark, None without one, and its gaps since a time until now."""
+    lost = ledger.lost_seconds(source.name)
     if since is None:
-        return ledger.watermark(source) or None, Gaps(0, 0, lost)
+        return ledger.watermark(source.name) or None, Gaps(0, 0, lost)
+    ours = expected(source, since, ledger, calendar, now)
+    since, due = ours.since, ours.settled
     reached, spans, seconds, empty_seconds = since, 0, 0, 0
     watermark: int | None = None
-    for start, end, is_empty in ledger.answered(source, since):
+    for start, end, is_empty in sorted([*ours.answered, *((one.start, one.end, False) for one in ours.gone)]):
         if start > reached or is_empty:
             watermark = reached if watermark is None else watermark
         if start > reached:
@@ -291,7 +294,7 @@ def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
     if watermark is None and reached > since:
         watermark = reached
-    return watermark, Gaps(spans, seconds, lost, empty_seconds)
+    return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds)
 
 
 def _files(config: Config, systems: set[str], calendar: Calendar, now: float) -> Iterator[tuple[str, Day, Path]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
-from tokiod.reports.gaps import gaps
+from tokiod.reports.gaps import clipped, gaps
 from tokiod.web.matrix import LOST, MISSING, NOT_DUE, Reason
 from tokiod.window import Calendar
 
@@ -40,11 +40,11 @@ class Absence:
         if source is None or ledger is None or not source.polled:
             return cls((), min(int(now), span.end))
         with Ledger.open_readonly(ledger, checked=False) as opened:
-            found = [gap for gap in gaps(config, opened, now, (source.name,)) if gap.start < span.end and span.start < gap.end]
+            found = clipped(gaps(config, opened, now, (source.name,)), span.start, span.end)
             row = known_sources(config, opened).get(source.name)
         settled = Calendar(config.timezone).window(int(now - source.settle), source.window).start
         due = settled if row is None or row.last is None else max(settled, row.last.end)
-        why = tuple(Reason(max(gap.start, span.start), min(gap.end, span.end), gap.state, gap.reason) for gap in found)
+        why = tuple(Reason(gap.start, gap.end, gap.state, gap.reason) for gap in found)
         # Clipped, so that the answer for a span of the past is the same tomorrow.
         stored = (0, None) if row is None or due >= span.end else (row.windows, row.stored_at)
         return cls(why, min(due, span.end), stored)

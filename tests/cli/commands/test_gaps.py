@@ -104,9 +104,58 @@ def test_only_gaps_that_overlap_a_given_span_are_listed(path, ledger):
     ledger.forget("fs", window(-50, -20), NOON, source="one")
     ledger.forget("fs", window(-10, -5), NOON, source="one")
     assert told(path, "--start", "15m")[1] == [("one", -10, -5, "due")]
+    assert told(path, "--start", "2018-01-29T11:20:00Z", "--end", "2018-01-29T11:25:00Z")[1] == [("one", -40, -35, "due")]
+    assert run(path, "--start", "2018-01-29T11:20:00Z", "--end", "2018-01-29T11:25:00Z").stdout.endswith("5m in all\n")
+    assert told(path, "--start", "2018-01-29T11:20:00Z", "--end", "2018-01-29T11:52:00Z")[1] == [
+        ("one", -40, -20, "due"), ("one", -10, -8, "due"),
+    ]  # fmt: skip
+    complete = run(path, "--start", "2018-01-29T11:42:00Z", "--end", "2018-01-29T11:45:00Z")
+    assert (complete.exit_code, complete.stdout) == (0, "no gaps in any source from 2018-01-29T11:42:00Z until 2018-01-29T11:45:00Z\n")
+    assert run(path, "--end", "2018-01-29T11:05:00Z").stdout == "no gaps in any source until 2018-01-29T11:05:00Z\n"
     assert told(path, "--end", "2018-01-29T11:45:00Z")[1] == [("one", -50, -20, "due")]
     done = run(path, "--start", "now", "--end", "1h")
     assert (done.exit_code, "the span would start at 2018-01-29T12:00:30Z and end at 2018-01-29T11:00:30Z" in done.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize("names", [(), ("fs/datatargets/readbytes", "--cells")])
+def test_a_start_that_is_not_before_now_is_a_sentence_with_exit_2(path, names):
+    done = run(path, *names, "--start", "2018-02-05", "--end", "2018-02-06")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--start: 2018-02-05T00:00:00Z is not before now, 2018-01-29T12:00:30Z" in done.stderr
+
+
+def test_what_is_older_than_the_retention_is_lost_though_no_daemon_has_recorded_it(path, ledger):
+    week = NOON + 7 * 86400
+    path.write_text(path.read_text().replace('url = "sqlite:///none"', 'url = "sqlite:///none"\nretention = "1d"'))
+    ledger.failed("one", window(0, 5), "Transient", "no route to host", 3, NOON + 90, NOON)
+    ledger.lost("one", window(5, 10), "Retention", "older than the 86400 s that the source keeps", NOON)
+    assert told(path, "one", at=week + 15) == (1, [("one", 0, 6 * 1440 + 1, "lost"), ("one", 6 * 1440 + 1, 7 * 1440, "due")])
+    (lost, _) = json.loads(run(path, "one", "--json", at=week + 15).stdout)
+    assert (lost["reason"], lost["error_class"]) == ("older than the 86400 s that the source keeps", "Retention")
+    (line,) = [one for one in json.loads(ran(path, "status", "--json", at=week + 15).stdout)["sources"] if one["name"] == "one"]
+    assert (line["gaps"], line["watermark"]) == ({"spans": 1, "seconds": 86340, "lost": 6 * 86400 + 60, "empty": 0}, NOON + 6 * 86400 + 60)
+
+
+def test_of_a_source_that_never_held_anything_no_time_before_the_retention_is_expected(tmp_path):
+    path = configured(tmp_path, source(retention="1d"))
+    with ledger_of(path) as ledger:
+        ledger.register(configuration.load(path).source[0], NOON - 3600)
+        assert told(path, at=NOON + 7 * 86400 + 15)[1] == [("one", 6 * 1440 + 1, 7 * 1440, "due")]
+        (line,) = json.loads(ran(path, "status", "--json", at=NOON + 7 * 86400 + 15).stdout)["sources"]
+        assert line["gaps"] == {"spans": 1, "seconds": 86340, "lost": 0, "empty": 0}
+
+
+def test_of_a_source_without_a_past_what_passed_is_due_until_the_daemon_records_it(tmp_path):
+    """It may wait for a writer that is down."""
+    path = configured(tmp_path, source("one", "lustre", mounts=["/mnt"]))
+    with ledger_of(path) as ledger:
+        ledger.register(configuration.load(path).source[0], NOON - 3600)
+        ledger.store([entry("one", -50, 0)], NOON)
+        ledger.lost("one", window(-60, -50), "Past", "the source can't be queried about the past", NOON)
+        assert told(path, at=NOON + 3600)[1] == [("one", -60, -50, "lost"), ("one", 0, 59, "due")]
+        (line,) = json.loads(ran(path, "status", "--json", at=NOON + 3600).stdout)["sources"]
+        assert line["gaps"] == {"spans": 1, "seconds": 59 * 60, "lost": 600, "empty": 0}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
-from tokiod.reports.gaps import gaps, outages, seconds
-from tokiod.window import Calendar, iso
+from tokiod.reports.gaps import clipped, gaps, outages, seconds
+from tokiod.window import LATEST, Calendar, iso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,10 +68,12 @@ def gaps_command(
     first = None if start is None else moment("--start", start, zone, now)
     if first is not None and first >= last:
         raise Failed(f"the span would start at {iso(first)} and end at {iso(last)}; see --start and --end")
+    if first is not None and first >= int(now):
+        raise Failed(f"--start: {iso(first)} is not before now, {iso(now)}")
     if of_cells:
         found = _missing_cells(config, sources, first, last, now)
     else:
-        found = [gap for gap in _gaps(config, sources, now) if gap.end > (first or 0) and (end is None or gap.start < last)]
+        found = clipped(_gaps(config, sources, now), first or 0, LATEST if end is None else last)
     if as_json:
         echo_json(found)
     elif found and of_cells:
@@ -79,7 +81,8 @@ def gaps_command(
     elif found:
         show(_table(outages(found), now), f"{span(seconds(found))} in all")
     else:
-        echo(f"no {'missing cells' if of_cells else 'gaps'} in {', '.join(sources) or 'any source'}")
+        asked = ("" if first is None else f" from {iso(first)}") + ("" if end is None else f" until {iso(last)}")
+        echo(f"no {'missing cells' if of_cells else 'gaps'} in {', '.join(sources) or 'any source'}{asked}")
     sys.exit(1 if found else 0)
 
 
