@@ -188,9 +188,10 @@ def test_a_span_without_data_creates_no_file_and_leaves_an_existing_one(out):
         run(Source(silent=True), out, 0, 60)
     assert list(out.parent.iterdir()) == []
     run(Source(), out, 0, 60)
-    before = minutes(out)
-    run(Source(silent=True), out, 0, 60)
-    assert minutes(out) == before
+    before = out.read_bytes()
+    with pytest.raises(TokiodError, match=r"no data between .* was not written; dropped \d+: nonsense$"):
+        run(Source(silent=True), out, 0, 60)
+    assert (out.read_bytes(), list(out.parent.iterdir())) == (before, [out])
 
 
 def test_what_a_killed_import_left_is_deleted(out):

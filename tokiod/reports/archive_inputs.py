@@ -89,7 +89,7 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
             result = await _fill(job, file_span.start, sink, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
             file = sink.live_file(job.origin.system, file_span.start)
-            if file is None or not (result.cells or filled_before):
+            if file is None or not result.cells:
                 reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
                 raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
             seal(file, job.out, updated=now)

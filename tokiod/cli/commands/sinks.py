@@ -42,7 +42,7 @@ def sinks_command(config_path: Path, clock: Clock, action: str | None, name: str
     """
     config = configuration.load(config_path)
     if action is not None:
-        _rewind(config, clock, name, start)
+        _rewind(config, clock, name, start, as_json=as_json)
         return
     if start is not None:
         raise Failed("--from: it is an option of `tokioctl sinks rewind NAME`")
@@ -61,7 +61,7 @@ def sinks_command(config_path: Path, clock: Clock, action: str | None, name: str
     sys.exit(int(any(one.trouble for one in found)))
 
 
-def _rewind(config: Config, clock: Clock, name: str | None, start: str | None) -> None:
+def _rewind(config: Config, clock: Clock, name: str | None, start: str | None, *, as_json: bool) -> None:
     from tokiod.forwarding import rewind  # noqa: PLC0415 - for this request alone
     from tokiod.window import Calendar, iso  # noqa: PLC0415 - as above
 
@@ -69,5 +69,10 @@ def _rewind(config: Config, clock: Clock, name: str | None, start: str | None) -
         raise Failed("write `tokioctl sinks rewind NAME --from TIME`")
     configured_sink(config, name)
     since = moment("--from", start, Calendar(config.timezone).zone, clock.time())
+    if since > clock.time():
+        raise Failed(f"--from: {iso(since)} is after now, {iso(clock.time())}")
     rewind.request(config.sink_state / name, since)
+    if as_json:
+        echo_json([one for one in read(config, clock.time(), SystemClock().time()) if one.name == name])
+        return
     echo(f"{name} sends all rows from {iso(since)} on again; tokioctl sinks shows its backlog")
