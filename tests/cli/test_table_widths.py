@@ -75,7 +75,7 @@ def tables():
     yield "sinks_view", next(sinks_view.shown([sink]))
     yield "gaps", gaps._table([GAP], NOON)
     yield "gaps", gaps._table_of_cells([GAP])
-    yield "ls", ls._systems([ls.SystemEntry(SOURCE, "2018-01-28", "2018-01-29", 12345, 10**13)])
+    yield "ls", ls._systems([ls.SystemEntry(SOURCE, "2018-01-28", "2018-01-29", 12345, 10**13, [SOURCE, SOURCE])])
     yield "ls", ls._days([ls.DayEntry("2018-01-29", f"/tts/2018-01-29/{SOURCE}.hdf5", "unreadable", 10**13, 12)])
     yield "ls", ls._datasets([ENTRY])
     filled = Filled(DATASET, "whole rows", "bytes", 10**6, 1234, NOON, NOON, 1e30)

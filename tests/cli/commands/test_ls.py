@@ -48,7 +48,7 @@ def ls(tmp_path):
 def test_without_an_argument_the_systems_are_listed_also_those_without_files(ls):
     code, out, _ = ls()
     lines = [line.split() for line in out.splitlines()]
-    assert (code, lines[1][:4], lines[2]) == (0, ["fs", "2018-01-28", "2018-01-28", "1"], ["gs", "-", "-", "0", "0.0"])
+    assert (code, lines[1][:4], lines[2]) == (0, ["fs", "2018-01-28", "2018-01-28", "1"], ["gs", "-", "-", "0", "0.0", "two"])
     systems = json.loads(ls("--json")[1])["systems"]
     assert [(one["system"], one["days"], one["first"]) for one in systems] == [("fs", 1, "2018-01-28"), ("gs", 0, None)]
 
@@ -60,6 +60,17 @@ def test_the_days_of_a_system_show_form_and_file_and_damaged_ones_the_reason(ls)
     assert [(one["date"], one["form"], one["datasets"]) for one in days] == [("2018-01-27", "unreadable", 0), ("2018-01-28", "live", 1)]
     assert "HDF5 can't open it" in days[0]["reason"]
     assert ls("gs")[:2] == (0, "nothing to list\n")
+
+
+def test_a_system_whose_source_was_removed_is_listed_with_its_days_and_without_a_source(ls):
+    (ls.directory / "tts" / "2018-01-27").mkdir()
+    (ls.directory / "tts" / "2018-01-28" / "fs.hdf5").rename(ls.directory / "tts" / "2018-01-27" / "old.hdf5")
+    systems = json.loads(ls("--json")[1])["systems"]
+    assert [(one["system"], one["days"], one["sources"]) for one in systems] == [("fs", 0, ["one"]), ("gs", 0, ["two"]), ("old", 1, [])]
+    assert ls()[1].splitlines()[3].split()[::5] == ["old", "-"]
+    assert [day["date"] for day in json.loads(ls("old", "--json")[1])["days"]] == ["2018-01-27"]
+    assert [one["name"] for one in json.loads(ls("old:2018-01-27", "--json")[1])["datasets"]] == [READ]
+    assert "unknown system 'olt', did you mean old?" in ls("olt")[2]
 
 
 @pytest.mark.parametrize("what", ["fs:2018-01-28", "fs:today", "{directory}/tts/2018-01-28/fs.hdf5"])

@@ -11,11 +11,12 @@ import msgspec
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.lookup import check_system
+from tokiod.cli.common.lookup import check_name
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import date_of
 from tokiod.config import load as configuration
+from tokiod.path_template import systems_of
 from tokiod.reader.files import DayFile, day_files
 from tokiod.reader.part import DatasetEntry, Part
 from tokiod.tts.layout import NotLive
@@ -31,13 +32,17 @@ MIB = 2**20
 
 
 class SystemEntry(msgspec.Struct, frozen=True):
-    """The files of a system. first, last: dates at the site, null without files; days: number of files; bytes: on disk."""
+    """The files of a system. first, last: dates at the site, null without files; days: number of files; bytes: on disk.
+
+    sources: those that are configured for it; none where they were removed, and the files are left.
+    """
 
     system: str
     first: str | None
     last: str | None
     days: int
     bytes: int
+    sources: list[str] = []
 
 
 class DayEntry(msgspec.Struct, frozen=True):
@@ -92,14 +97,19 @@ def _listing(config_path: Path, clock: Clock, what: str | None) -> Listing:
     config = configuration.load(config_path)
     calendar = Calendar(config.timezone)
     if what is None:
-        systems = {source.system for source in config.source}
+        systems = _known(config)
         files = list(day_files(config.archive, calendar, systems, clock.time()))
-        return Listing(systems=[_system(name, [one for one in files if one.system == name]) for name in sorted(systems)])
+        return Listing(systems=[_system(config, name, [one for one in files if one.system == name]) for name in sorted(systems)])
     system, _, date = what.partition(":")
-    check_system(config, system)
+    check_name(system, _known(config))
     if date:
         return Listing(datasets=_part(_file(config, calendar, system, date, clock)).datasets(clock.time()))
     return Listing(days=[_day(file) for file in day_files(config.archive, calendar, [system], clock.time())])
+
+
+def _known(config: Config) -> set[str]:
+    """Return the systems of the sources, and those that have files: their sources may be gone."""
+    return {source.system for source in config.source} | systems_of(config.archive.path)
 
 
 def _is_path(what: str) -> bool:
@@ -121,9 +131,11 @@ def _part(path: Path) -> Part:
         raise Failed(f"{path}: {error.strerror or error}") from error
 
 
-def _system(name: str, files: list[DayFile]) -> SystemEntry:
+def _system(config: Config, name: str, files: list[DayFile]) -> SystemEntry:
     dates = [file.day.date.isoformat() for file in files]
-    return SystemEntry(name, dates[0] if dates else None, dates[-1] if dates else None, len(files), sum(file.nbytes for file in files))
+    first, last = (dates[0], dates[-1]) if dates else (None, None)
+    sources = sorted(source.name for source in config.source if source.system == name)
+    return SystemEntry(name, first, last, len(files), sum(file.nbytes for file in files), sources)
 
 
 def _day(file: DayFile) -> DayEntry:
@@ -136,9 +148,9 @@ def _day(file: DayFile) -> DayEntry:
 
 
 def _systems(entries: list[SystemEntry]) -> Table:
-    shown = table("system", "first day", "last day", "days", "MiB", right={"days", "MiB"})
+    shown = table("system", "first day", "last day", "days", "MiB", "sources", right={"days", "MiB"}, folded={"sources"})
     for one in entries:
-        shown.add_row(one.system, one.first or "-", one.last or "-", str(one.days), _mib(one.bytes))
+        shown.add_row(one.system, one.first or "-", one.last or "-", str(one.days), _mib(one.bytes), ", ".join(one.sources) or "-")
     return shown
 
 

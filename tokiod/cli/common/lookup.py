@@ -8,7 +8,7 @@ from tokiod.cli.common.base import Failed
 from tokiod.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
@@ -40,9 +40,13 @@ def filled_datasets(section: SourceConfig, names: Iterable[str]) -> frozenset[st
 
 def check_system(config: Config, name: str) -> None:
     """Raise Failed for a system that no source fills."""
-    systems = {source.system for source in config.source}
-    if name not in systems:
-        raise Failed(f"unknown system {name!r}{instead(name, systems)}")
+    check_name(name, {source.system for source in config.source})
+
+
+def check_name(system: str, known: Collection[str]) -> None:
+    """Raise Failed for a system that is not among the known ones."""
+    if system not in known:
+        raise Failed(f"unknown system {system!r}{instead(system, known)}")
 
 
 def instead(name: str, known: Iterable[str]) -> str:
