@@ -84,9 +84,9 @@ class Admin:
 
     def start(self):
         line = [sys.executable, "-P", "-m", "tokiod.cli.tokiod", "run", "--host", "admin1", "--config", str(self.config)]
-        clock = SimulatedClock(float(BEGIN), time.time(), 1)
+        self.clock = SimulatedClock(float(BEGIN), time.time(), 1)
         with (self.directory / "log").open("wb") as log:
-            self.process = subprocess.Popen([*line, "--clock", str(clock)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen([*line, "--clock", str(self.clock)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def stop(self):
         self.process.terminate()
@@ -131,7 +131,7 @@ def test_its_source_is_collected_with_every_cell(machine, admin, tmp_path):
             return {name: archive.array(name) for name in DATASETS}
 
     def is_complete():
-        span = ("--start", iso(start), "--end", iso(end))
+        span = ("--start", iso(start), "--end", iso(end), "--clock", str(admin.clock))
         return admin.tokioctl("gaps", "zone-lmt", *span, "--config", str(admin.config)).returncode == 0
 
     wait(is_complete, 120, lambda: machine.log() + (admin.directory / "log").read_text()[-3000:])

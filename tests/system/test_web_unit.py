@@ -48,7 +48,9 @@ def test_the_unit_serves_the_archive_to_its_group_and_to_no_other_user(machine):
     answer = machine.run(f"runuser -u reader -- {ASK}").stdout
     assert answer.startswith("HTTP/1.0 200 OK")
     found = json.loads(answer.splitlines()[-1])
-    assert (found["systems"][0]["name"], found["sources"][0]["name"], found["sources"][0]["gaps"]["lost"]) == ("fs", "one", 60)
+    assert (found["systems"][0]["name"], found["sources"][0]["name"]) == ("fs", "one")
+    # A minute that the ledger records, and what the source does not keep any more by the machine's clock.
+    assert found["sources"][0]["gaps"]["lost"] > 60
     assert machine.run(f"runuser -u outsider -- {ASK}", check=False).returncode != 0
     user = machine.run("ps -o user= -p $(systemctl show --property=MainPID --value tokiod-web)").stdout.strip()
     assert user not in {"root", "tokiod"}
