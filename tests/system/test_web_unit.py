@@ -17,6 +17,8 @@ with socket.socket(socket.AF_UNIX) as client:
     client.sendall(b"GET /api/v1/systems HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n")
     print(client.makefile().read())
 """
+RETENTION, WINDOW = 90 * 86400, 60
+"""Of the source, as they are by default."""
 ASK = f"python3 -c '{CLIENT}'"
 
 
@@ -49,8 +51,11 @@ def test_the_unit_serves_the_archive_to_its_group_and_to_no_other_user(machine):
     assert answer.startswith("HTTP/1.0 200 OK")
     found = json.loads(answer.splitlines()[-1])
     assert (found["systems"][0]["name"], found["sources"][0]["name"]) == ("fs", "one")
-    # A minute that the ledger records, and what the source does not keep any more by the machine's clock.
-    assert found["sources"][0]["gaps"]["lost"] > 60
+    # The minute that the ledger calls lost, the one that failed, and all that the source does not keep by the machine's clock.
+    source = found["sources"][0]
+    kept_since = source["watermark"]
+    assert 0 <= kept_since - (found["time"] - RETENTION) <= WINDOW
+    assert source["gaps"]["lost"] == 60 + 60 + kept_since - source["last_end"]
     assert machine.run(f"runuser -u outsider -- {ASK}", check=False).returncode != 0
     user = machine.run("ps -o user= -p $(systemctl show --property=MainPID --value tokiod-web)").stdout.strip()
     assert user not in {"root", "tokiod"}
