@@ -98,17 +98,19 @@ def test_a_file_that_is_no_tts_file_is_named(path):
     assert (done.exit_code, str(file_of(path)) in done.stderr) == (2, True)
 
 
-def test_a_file_of_another_program_stays_as_it_is(path):
-    """It was quarantined: the archive lacked it from then on."""
+def test_a_file_of_another_program_stays_as_it_is_and_the_others_are_sealed(path):
+    """It was quarantined, the archive lacked it from then on; later the other systems stayed live because of it."""
     other = file_of(path).with_name("gs.hdf5")
     with h5py.File(other, "w") as file:
         file["datatargets/readbytes"] = [[1.0]]
     before = other.read_bytes()
-    done = run(path, "2018-01-29")
-    assert done.stderr == f"main: {other}: another program made it, and tokiod seals only its own files: name the other systems\n"
-    assert (done.exit_code, done.stdout, form(path)) == (2, "", "live")
-    assert run(path, "2018-01-29", "gs").exit_code == 2
-    assert run(path, "2018-01-29", "fs").exit_code == 0
+    alone, done = run(path, "2018-01-29", "gs"), run(path, "2018-01-29")
+    why = f"main: {other}: another program made it, and tokiod seals only its own files\n"
+    assert (alone.exit_code, alone.stdout, alone.stderr) == (2, "", why)
+    assert (done.exit_code, done.stderr, form(path)) == (2, why, "sealed")
+    assert done.stdout.startswith(f"{file_of(path)}: sealed, ")
+    again = run(path, "2018-01-29", "--json")
+    assert (again.exit_code, again.stderr, [one["system"] for one in json.loads(again.stdout)]) == (2, why, ["fs"])
     assert (sorted(other.parent.glob("*.hdf5*")), other.read_bytes()) == ([file_of(path), other], before)
 
 

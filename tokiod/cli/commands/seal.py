@@ -58,11 +58,11 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
     """Seal the files of a day, of all systems or of the named ones.
 
     DATE: YYYY-MM-DD or yesterday, a past day of the site. The daemon seals a day when it is complete; this command seals it now, with its
-    gaps. Later data reopens the file. Exit 0 sealed, 2 failed.
+    gaps. Later data reopens the file. Exit 0 sealed, 2 a file was not.
     """
     config = configuration.load(config_path)
     day = _day(config, date, clock)
-    paths = _paths(config, day, systems)
+    paths, refused = _sealable(_paths(config, day, systems))
     before = {path: path.stat().st_size for path in paths.values()}
     todo = [path for path in paths.values() if not _is_sealed(path)]
     _seal(config, [(system, path) for system, path in paths.items() if path in todo], day, clock, detach=detach)
@@ -70,9 +70,11 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
     done = [Sealed(str(path), system, day.date.isoformat(), path not in todo, before[path], after[path]) for system, path in paths.items()]
     if as_json:
         echo_json(done)
-        return
-    for one in done:
-        echo(f"{one.path}: {_result(one)}")
+    else:
+        for one in done:
+            echo(f"{one.path}: {_result(one)}")
+    if refused:
+        raise Failed("\n".join(refused))
 
 
 def _seal(config: Config, files: list[tuple[str, Path]], day: Day, clock: Clock, *, detach: bool) -> None:
@@ -115,6 +117,19 @@ def _paths(config: Config, day: Day, names: tuple[str, ...]) -> dict[str, Path]:
     return there
 
 
+def _sealable(paths: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:
+    """Return the files that can be sealed, or are, and why each of the others can't. Raises Failed without any."""
+    refused: dict[str, str] = {}
+    for system, path in paths.items():
+        try:
+            _is_sealed(path)
+        except Failed as error:
+            refused[system] = error.message
+    if len(refused) == len(paths):
+        raise Failed("\n".join(refused.values()))
+    return {system: path for system, path in paths.items() if system not in refused}, list(refused.values())
+
+
 def _order(path: Path) -> None:
     """Create the mark that asks the daemon to seal the file."""
     try:
@@ -133,7 +148,7 @@ def _is_sealed(path: Path) -> bool:
     except OSError as error:
         raise Failed(f"{path}: {os.strerror(error.errno) if error.errno else error}") from None
     if form == "foreign":
-        raise Failed(f"{path}: another program made it, and tokiod seals only its own files: name the other systems")
+        raise Failed(f"{path}: another program made it, and tokiod seals only its own files")
     return form == "sealed"
 
 
