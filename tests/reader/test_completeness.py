@@ -1,5 +1,6 @@
 """What of a span is stored, missing, lost and not yet due: by the cells alone, and by the ledger with its reasons."""
 
+import time
 from datetime import date
 
 import h5py
@@ -87,12 +88,12 @@ def test_the_stretches_are_the_runs_of_rows_with_a_value_and_cover_the_span(tmp_
 
 @pytest.fixture
 def site(tmp_path):
-    """A configuration of one source, and its ledger."""
+    """A configuration of two sources, whose databases keep everything, and its ledger."""
     path = tmp_path / "tokiod.toml"
     path.write_text(
         f'timezone = "America/Los_Angeles"\n[archive]\npath = "{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"\n'
-        '[[source]]\nname = "lmt"\nkind = "lmt"\nsystem = "cscratch"\nurl = "mysql://u@db/filesystem_fs"\n'
-        '[[source]]\nname = "other"\nkind = "lmt"\nsystem = "other"\nurl = "mysql://u@db/filesystem_fs"\n'
+        '[[source]]\nname = "lmt"\nkind = "lmt"\nsystem = "cscratch"\nurl = "mysql://u@db/filesystem_fs"\nretention = "40000d"\n'
+        '[[source]]\nname = "other"\nkind = "lmt"\nsystem = "other"\nurl = "mysql://u@db/filesystem_fs"\nretention = "40000d"\n'
     )
     ledger = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
     with Ledger.open(ledger) as opened:
@@ -110,9 +111,42 @@ def test_the_ledger_knows_why_a_time_is_not_stored(site):
     expected = (
         (0, 2, "missing", "no source was configured"), (2, 4, "stored", ""), (4, 5, "gap", "connection refused"),
         (5, 6, "lost", "older than the retention"), (6, 7, "gap", "no attempt yet"), (7, 8, "stored", ""),
-        (8, 9, "gap", "no attempt yet"), (9, 10, "stored", ""), (10, 12, "not yet", ""),
+        (8, 9, "gap", "no attempt yet"), (9, 10, "stored", ""), (10, 12, "gap", "no attempt yet"),
     )  # fmt: skip
     assert archive.completeness() == tuple(CoverageSpan("lmt", at[a], at[b], state, why) for a, b, state, why in expected)
+
+
+def test_what_is_not_stored_is_lost_once_the_source_does_not_keep_it_and_not_yet_due_before_its_time(site):
+    path, ledger = site
+    path.write_text(path.read_text().replace("40000d", "1d"))
+    now = time.time()
+    latest = int(now) // HOUR * HOUR
+    ledger.store([entry(START + 3 * HOUR, START + 4 * HOUR), entry(latest - 2 * HOUR, latest - HOUR)], NOW)
+    ledger.failed("lmt", Window(START + 4 * HOUR, START + 5 * HOUR), "Transient", "connection refused", 3, NOW + 5, NOW)
+    found = tokiod.open("cscratch", START, latest + 2 * HOUR, config=path).completeness()
+    why = "older than the 86400 s that the source keeps"
+    assert [(one.state, one.reason) for one in found] == [
+        ("missing", "no source was configured"), ("missing", f"before its first stored window, and {why}"), ("stored", ""), ("lost", why),
+        ("gap", "no attempt yet"), ("stored", ""), ("gap", "no attempt yet"), ("not yet", ""),
+    ]  # fmt: skip
+    assert [one.start for one in found[:4]] == [START + hour * HOUR for hour in (0, 2, 3, 4)]
+    assert (abs(found[4].start - (now - 86400)) <= 2 * 60, abs(found[7].start - now) <= 5 * 60) == (True, True)
+    assert (found[-1].end, [one.end for one in found[:-1]]) == (latest + 2 * HOUR, [one.start for one in found[1:]])
+
+
+def test_what_a_watched_folder_should_hold_is_unknown(site):
+    path, ledger = site
+    path.write_text(
+        path.read_text().replace(
+            'kind = "lmt"\nsystem = "cscratch"\nurl = "mysql://u@db/filesystem_fs"\nretention = "40000d"\n',
+            f'kind = "mmperfmon"\nsystem = "cscratch"\nwatch = "{path.parent}/files"\nlun_map = ["x=datatarget"]\n',
+        )
+    )
+    at = [START + hour * HOUR for hour in range(13)]
+    ledger.store([entry(at[2], at[4]), entry(at[5], at[6])], NOW)
+    assert [(one.start, one.state) for one in tokiod.open("cscratch", at[0], at[8], config=path).completeness()] == [
+        (at[0], "missing"), (at[2], "stored"), (at[4], "missing"), (at[5], "stored"), (at[6], "not yet"),
+    ]  # fmt: skip
 
 
 def test_the_ledgers_stretches_are_cut_to_the_span(site):

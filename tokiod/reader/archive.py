@@ -231,7 +231,7 @@ class Archive:
         if self._config is not None and dataset is None:
             from tokiod.reader.ledger_completeness import ledger_completeness  # noqa: PLC0415 - optional, or slow to import
 
-            return ledger_completeness(self._config, self.system, self.span)
+            return ledger_completeness(self._config, self.system, self.span, dt.datetime.now(dt.UTC).timestamp())
         names = sorted(self._stored()) if dataset is None else [dataset]
         return tuple(one for name in names for one in completeness(self.array(name), self.span))
 

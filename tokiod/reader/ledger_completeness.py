@@ -2,61 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
-from tokiod.reader.completeness import CoverageSpan, State
+from tokiod.reader.completeness import CoverageSpan
+from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.ledger.ledger import SourceRow, Unstored
+    from tokiod.ledger.expected import Expected
+    from tokiod.reader.completeness import State
     from tokiod.reader.span import Span
 
 _NOT_CONFIGURED: tuple[State, str] = ("missing", "no source was configured")
 
+_Part: TypeAlias = "tuple[int, int, State, str]"
 
-def ledger_completeness(config: Config, system: str, span: Span) -> tuple[CoverageSpan, ...]:
-    """Return the stretches of each source of a system, oldest first. Raises LedgerNotReady before the daemon's first start."""
+
+def ledger_completeness(config: Config, system: str, span: Span, now: float) -> tuple[CoverageSpan, ...]:
+    """Return the stretches of each source of a system, by source and time; now: epoch seconds.
+
+    Raises LedgerNotReady before the daemon's first start.
+    """
+    calendar = Calendar(config.timezone)
     with Ledger.open_readonly(readable_ledger(config.archive) or config.archive.ledger) as ledger:
         known = known_sources(config, ledger)
-        names = sorted(source.name for source in config.source if source.system == system)
-        return tuple(one for name in names for one in _of_source(ledger, name, known.get(name), span))
+        found: list[CoverageSpan] = []
+        for source in sorted((one for one in config.source if one.system == system), key=lambda one: one.name):
+            since = known[source.name].since if source.name in known else None
+            ours = expected(source, since, ledger, calendar, now)
+            parts = _parts(source, since, ours, ledger, span) if source.name in known else [(span.start, span.end, *_NOT_CONFIGURED)]
+            found += _cut(source.name, parts, span)
+        return tuple(found)
 
 
-def _of_source(ledger: Ledger, name: str, known: SourceRow | None, span: Span) -> Iterator[CoverageSpan]:
-    if known is None:
-        yield CoverageSpan(name, span.start, span.end, *_NOT_CONFIGURED)
+def _cut(source: str, parts: Iterable[_Part], span: Span) -> list[CoverageSpan]:
+    """Return the parts within a span, by time. Of those that overlap, the first one counts."""
+    rest, found = Ranges([(span.start, span.end)]), list[CoverageSpan]()
+    for first, last, state, reason in parts:
+        for one in rest.within(first, last):
+            found.append(CoverageSpan(source, one.start, one.end, state, reason))
+            rest.remove(one.start, one.end)
+    return sorted(found, key=lambda one: one.start)
+
+
+def _parts(source: SourceConfig, since: int | None, ours: Expected, ledger: Ledger, span: Span) -> Iterator[_Part]:
+    """Yield what is known of a source, of all of the span and more: the first of the parts that overlap is meant.
+
+    What a watched folder should hold is unknown, and so is what is still to come.
+    """
+    stored = list(ledger.stored(source.name))
+    yield from ((start, end, "stored", "") for start, end in stored)
+    if not source.polled:
+        latest = stored[-1][1] if stored else span.start
+        yield span.start, latest, "missing", "no file that was received has it"
+        yield latest, span.end, "not yet", ""
         return
-    stored, unstored = ledger.stored(name), [one for one in ledger.unstored(name) if one.window.start < span.end]
-    found = [CoverageSpan(name, one.start, one.end, "stored") for one in stored.within(span.start, span.end)]
-    rest = Ranges((hole.start, hole.end) for hole in stored.holes(span.start, span.end))
-    for one in unstored:
-        start, end = max(one.window.start, span.start), min(one.window.end, span.end)
-        if start < end:
-            found.append(CoverageSpan(name, start, end, _state(one), one.error))
-            rest.remove(start, end)
-    latest = max((end for _, end in stored), default=known.since)
-    for start, end in rest:
-        found += [CoverageSpan(name, *part) for part in _unrecorded(start, end, known.since, latest)]
-    yield from sorted(found, key=lambda one: one.start)
-
-
-def _state(one: Unstored) -> State:
-    return "lost" if one.state == "lost" else "gap"
-
-
-def _unrecorded(start: int, end: int, since: int | None, latest: int | None) -> Iterator[tuple[int, int, State, str]]:
-    """Yield the parts of a time range of which the ledger has no record: before a source, between stored windows, after the last one."""
-    first = min(end, max(start, since)) if since is not None else end
-    if start < first:
-        yield start, first, *_NOT_CONFIGURED
-    last = min(end, max(first, latest)) if latest is not None else first
-    if first < last:
-        yield first, last, "gap", "no attempt yet"
-    if last < end:
-        yield last, end, "not yet", ""
+    _, why = source.why_lost
+    yield from ((one.start, one.end, "lost", why) for one in ours.gone)
+    for unstored in ledger.unstored(source.name):
+        window = unstored.window
+        yield window.start, window.end, "lost" if unstored.state == "lost" else "gap", unstored.error
+    if since is not None:
+        yield since, ours.since, "missing", f"before its first stored window, and {why}"
+    yield span.start, ours.since, *_NOT_CONFIGURED
+    yield ours.since, ours.settled, "gap", "no attempt yet"
+    yield ours.settled, span.end, "not yet", ""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
-from tokiod.reports.gaps import expected
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
+    from tokiod.ledger.expected import Expected
     from tokiod.ledger.ledger import Ledger
-    from tokiod.reports.gaps import Expected
     from tokiod.window import Day
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ranges import Ranges
 from tokiod.window import Calendar, Window
@@ -56,40 +57,6 @@ def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()
     calendar, known = Calendar(config.timezone), known_sources(config, ledger)
     chosen = [source for source in config.source if source.polled and source.name in known and (not names or source.name in names)]
     return [gap for source in chosen for gap in _gaps_of(source, known[source.name], ledger, calendar, now)]
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """What is expected of a source, by a clock. Times are UTC epoch seconds.
-
-    since, settled: the time from which and until which its data is expected; reach: before which it can't be queried any more.
-    answered: what is answered since then, as Ledger.answered() returns it; gone: what lies before reach and is not answered.
-    """
-
-    since: int
-    settled: int
-    reach: int
-    answered: list[tuple[int, int, bool]]
-    gone: list[Window]
-
-
-def expected(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> Expected:
-    """Return what is expected of a source: what is gone is lost, before a daemon that runs records it by the same rule.
-
-    What a source held before its first stored window, and does not hold any more, was never expected. An empty span that can't be queried
-    again counts as not answered. since: from when on the ledger expects it, None of a source that is not registered.
-
-    Of a source without a past nothing is gone until the daemon records it: a window may wait for the writer, for as long as that is down.
-    """
-    settled = calendar.window(int(now - source.settle), source.window).start
-    if since is None:
-        return Expected(settled, settled, 0, [], [])
-    reach = min(source.reach(calendar, now), settled) if source.replayable else 0
-    spans = ledger.answered(source.name, since)
-    answered = [(max(start, reach) if is_empty else start, end, is_empty) for start, end, is_empty in spans if not is_empty or end > reach]
-    gone = Ranges((start, end) for start, end, is_empty in answered if not is_empty).holes(since, reach) if since < reach else []
-    if gone and gone[0].start == since:
-        since = gone.pop(0).end
-    return Expected(since, settled, reach, answered, gone)
 
 
 def _gaps_of(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:

@@ -9,11 +9,11 @@ import msgspec
 
 from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
+from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
-from tokiod.reports.gaps import expected
 from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window

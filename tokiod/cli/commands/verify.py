@@ -133,7 +133,7 @@ def _asked(calendar: Calendar, section: SourceConfig, start: str, end: str, now:
 
 def _span(asked: Window, calendar: Calendar, section: SourceConfig, now: int) -> tuple[Window | None, list[NotCompared]]:
     """Return the part of a time span that can be compared, and the other parts with reasons."""
-    oldest = calendar.window(now - section.retention, section.window).end
+    oldest = section.reach(calendar, now)
     closed = calendar.window(now - section.settle, section.window).start
     parts = (
         (asked.start, min(asked.end, oldest), "older than the source's retention"),
