@@ -242,6 +242,7 @@ class Site:
             "file.collected": self._file_collected,
             "file.older": self._folder_unsettled,
             "ledger.rebuilt": self._folder_unsettled,
+            "ledger.file_skipped": self._file_skipped,
         }
         self.machine.collectors.on_start = self._collectors_started
         self._put_after_start: random.Random | None = None
@@ -252,6 +253,7 @@ class Site:
         self._ledgers: list[tuple[float, bytes]] = []
         self._has_lost_ledger = False
         self._rebuilt_before: int | None = None
+        self._skipped: set[Path] = set()
 
     # ---- the site
 
@@ -618,6 +620,7 @@ class Site:
         self._has_lost_ledger = True
         self._folder_unsettled()
         self._rebuilt_before = self.journal.events["ledger.rebuilt"]
+        self._skipped.clear()
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
         if rng.random() < 0.4:
@@ -779,6 +782,10 @@ class Site:
         for folder in self.folders:
             folder.settled.clear()
 
+    def _file_skipped(self, event: MutableMapping[str, Any]) -> None:
+        if event["error"].startswith("[Errno"):  # the disk's, not one of HDF5 about the content
+            self._skipped.add(Path(event["path"]))
+
     def _file_collected(self, event: MutableMapping[str, Any]) -> None:
         if any(Path(event["path"]) in folder.settled for folder in self.folders):
             self.journal.faults.append(f"a file whose collection was recorded is collected again: {event['path']}")
@@ -786,12 +793,14 @@ class Site:
     def _check_rebuilt(self) -> None:
         """A ledger that was removed is made again from the sound files, not from nothing. Raises Wrong.
 
+        A file is not sound that the disk failed to sync.
         Files older than the retention are not looked at: all of them seem to be, to a clock that is years ahead.
         """
         before, self._rebuilt_before = self._rebuilt_before, None
         oldest = self.clock.time() - max(source.retention for source in self.config.source)
         systems = {source.system for source in self.sources.values()}
         files = [path for path in self._live_files() if path.stem in systems and not self.machine.is_damaged(path)]
+        files = [path for path in files if path not in self._skipped]
         has_files = any(self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name)).end > oldest for path in files)
         if before == self.journal.events["ledger.rebuilt"] and has_files:
             raise Wrong("the ledger was removed, and the next writer has not rebuilt it from the files")
@@ -922,7 +931,7 @@ class Site:
         # Each time that the clock was ahead left a span of the future recorded as empty, or of a source without a past as lost, until its
         # time comes.
         ahead = [row for row in unstored if row[1] > self.clock.true_time()]
-        if len(ahead) > (len(self.sources) + len(self.momentary)) * self.counts["clock jump"]:
+        if len(ahead) > len(self.config.source) * self.counts["clock jump"]:
             raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
         unstored = [row for row in unstored if row not in ahead]
         # Windows that are lost or without samples part what is stored; samples may come for these, days later.
