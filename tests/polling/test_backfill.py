@@ -344,6 +344,16 @@ def test_by_force_a_window_of_which_the_source_has_lost_records_replaces_nothing
     assert [one.meta.window for one in site.stored if one.meta.is_whole] == pieces(SPAN)[1:]
 
 
+def test_what_is_no_longer_stored_is_collected_also_where_the_source_has_lost_records(site):
+    for piece in pieces(SPAN):
+        site.writers.store([StoredEntry(WindowMeta("one", "lmt", "fs", piece, records=piece.seconds // STEP + 1), 1)], 0.0)
+    site.writers.forget("fs", Window(SPAN.start, SPAN.end), 0.0)
+    job = site.add()
+    site.runs(60)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", "")
+    assert [one.meta.window for one in site.stored if one.meta.is_whole] == pieces(SPAN)
+
+
 def test_windows_without_records_of_a_silent_source_are_recorded_as_empty_but_those_that_are_stored(site):
     site.lease.is_silent = True
     known = pieces(SPAN)[1]

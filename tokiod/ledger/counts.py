@@ -93,12 +93,17 @@ def replace(sql: sqlite3.Connection, entry: StoredEntry, now: float) -> None:
     for; of two rests it is unknown which has them, so the recount finds that both have grown.
     """
     source, window, records = entry.meta.source, entry.meta.window, entry.meta.records
+    cut(sql, source, window, records or 0)
+    if records is not None:
+        row = (source, window.start, window.end, records, now)
+        sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)
+
+
+def cut(sql: sqlite3.Connection, source: str, window: Window, records: int = 0) -> None:
+    """Forget the counts of a window, inside a transaction of the ledger; `records` of those it overlaps in part are its own."""
     known = overlapping(sql, "counted", source, window.start, window.end, 'start, "end", records, stored_at, stage')
     sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(source, start) for start, *_ in known])
     for start, end, before, *when in known:
         rests = [(s, e) for s, e in ((start, window.start), (window.end, end)) if s < e]
-        remaining = max(0, before - (records or 0)) if len(rests) == 1 else 0
+        remaining = max(0, before - records) if len(rests) == 1 else 0
         sql.executemany("INSERT INTO counted VALUES (?, ?, ?, ?, ?, ?)", [(source, *rest, remaining, *when) for rest in rests])
-    if records is not None:
-        row = (source, window.start, window.end, records, now)
-        sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)

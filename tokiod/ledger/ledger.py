@@ -158,6 +158,7 @@ class Ledger:
             names = [name for name in sources.names(sql, system) if (name not in self.in_tables if source is None else name == source)]
             for name in names:
                 received_files.forget_window(sql, name, window)
+                counts.cut(sql, name, window)
             return {name: gone for name in names if (gone := spans.remove(sql, name, window))}
 
     # ---- the collectors record why something is not
