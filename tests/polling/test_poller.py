@@ -185,6 +185,28 @@ def test_what_a_source_still_holds_stays_expected_while_the_clock_is_ahead(site,
     assert NOON - HOUR <= asyncio.run(scenario()) <= NOON + 2 * WINDOW - HOUR
 
 
+def test_a_clock_that_is_behind_at_a_start_makes_nothing_expected_that_was_not(site):
+    """A dead real-time clock: with a day of old data, all between it and the first start was called lost once the clock was right."""
+
+    async def scenario():
+        s = site(behave=one_cell)
+        async with s.polled():
+            await s.advance(2 * HOUR)
+            s.has_all(until=NOON - 4000 * HOUR)
+            before = s.ledger.since("lmt")
+            s.clock.jump(-8000 * HOUR)
+            s.poller = s.new_poller()
+            task = asyncio.create_task(s.poller.run())
+            await s.advance(WINDOW)
+            s.clock.jump(8000 * HOUR)
+            await s.advance(2 * WINDOW)
+            task.cancel()
+            return before, s.ledger.since("lmt"), [one.window for one in s.ledger.unstored("lmt") if one.state == "lost"]
+
+    before, after, lost = asyncio.run(scenario())
+    assert (after >= before, lost) == (True, [])
+
+
 def test_until_the_ledger_is_read_no_time_has_certainly_passed(site):
     """Seed 310014520 of the simulation: the clock was ahead at a start, all recounts were made at once, and a late record never came."""
 

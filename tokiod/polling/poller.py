@@ -167,11 +167,14 @@ class Poller:
         name = self._config.name
         self._ledger.forget_other_system(self._config)
         unstored = self._ledger.unstored(name)
+        data_end = self._ledger.data_end(name)
         lost, empty = ([one.window for one in unstored if one.state == state] for state in ("lost", "empty"))
-        self._schedule.load(self._ledger.stored(name), lost, self._ledger.since(name), empty, data_end=self._ledger.data_end(name))
+        self._schedule.load(self._ledger.stored(name), lost, self._ledger.since(name), empty, data_end=data_end)
         self._is_loaded = True
-        # By a clock that is ahead, windows seem older than the retention that the source still has: they stay expected.
-        since = self._ledger.register(self._config, self._schedule.reach(self.passed_time())[0])
+        # By a clock that is ahead, windows seem older than the retention that the source still has: they stay expected. By one that is
+        # behind, the source seems to hold what was never expected of it: its samples prove how late it is at least.
+        passed = max(self.passed_time(), (data_end or 0) if self._config.replayable else 0)
+        since = self._ledger.register(self._config, self._schedule.reach(passed)[0])
         self._schedule.expect(since)
         self._backoff.restore(one for one in unstored if one.state != "empty" and one.window.end > since)
         self._silence.load()
