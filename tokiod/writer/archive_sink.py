@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
+
+from tokiod.ranges import Ranges
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +24,35 @@ class ArchiveSink(msgspec.Struct):
 
     tts: Sink
     jobs: JobTable
+    _unreported: defaultdict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    _computed: defaultdict[str, Ranges] = msgspec.field(default_factory=lambda: defaultdict(Ranges))
 
     def apply(self, collected: Collected) -> Applied:
         """Store a window. Raises Refusal; a window that one part refuses does not count as stored, and comes again."""
-        if not (collected.tables and collected.batches):
-            return (self.jobs if collected.tables else self.tts).apply(collected)
+        if not collected.batches:
+            return self.jobs.apply(collected) if collected.tables else self._with_kept(collected, self.tts.apply(collected))
         cells = self.tts.apply(replace(collected, tables=()))
-        rows = self.jobs.apply(replace(collected, batches=()))
+        if not collected.tables:
+            return self._with_kept(collected, cells)
+        try:
+            rows = self.jobs.apply(replace(collected, batches=()))
+        except BaseException:
+            self._keep(collected.meta.system, cells)
+            raise
+        cells = self._with_kept(collected, cells)
         return structs.replace(cells, cells=cells.cells + rows.cells, dropped=cells.dropped + rows.dropped)
+
+    # The next attempt finds the cells in the file and changes none of them.
+    def _keep(self, system: str, cells: Applied) -> None:
+        """Keep what a window changed whose rows were refused, for the next window of the system."""
+        self._unreported[system] |= {*cells.unreported, *(batch.dataset for batch in cells.changes)}
+        for start, end in cells.computed:
+            self._computed[system].add(start, end)
+
+    def _with_kept(self, collected: Collected, cells: Applied) -> Applied:
+        system = collected.meta.system
+        computed = Ranges([*cells.computed, *self._computed.pop(system, ())])
+        return structs.replace(cells, unreported=cells.unreported | self._unreported.pop(system, set()), computed=computed)
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync what was applied; return the files whose windows are not stored."""
