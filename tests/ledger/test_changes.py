@@ -125,6 +125,27 @@ def test_each_run_begins_with_numbers_that_a_lost_tail_can_not_have_had(path, le
         assert [(one.window, one.seq) for one in again.changes.after(read, 10)] == [(Window(60, 120), read - 2 + LOST_NUMBERS + 1)]
 
 
+def test_a_run_whose_changes_were_all_lost_gives_no_number_again(path, ledger):
+    ledger.store([entry(0, 60)], NOW)
+    ledger.changes.begin_run()
+    ledger._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    older = path.read_bytes()
+    ledger.store([entry(60 * minute, 60 * minute + 60) for minute in range(1, 6)], NOW)
+    read = ledger.changes.state().head
+    ledger.close()
+    path.write_bytes(older)
+    with Ledger.open(path) as again:
+        again.changes.begin_run()
+        again.store([entry(60 * minute, 60 * minute + 60) for minute in range(9, 0, -1)], NOW)
+        assert len(again.changes.after(read, 10)) == 9
+
+
+def test_an_epoch_is_higher_than_that_of_a_ledger_that_was_lost(ledger):
+    former = ledger.changes.state().epoch + 5000
+    ledger.changes.begin_epoch(NOW, former)
+    assert ledger.changes.state().epoch == former + 1
+
+
 def test_an_epoch_begins_after_all_numbers_of_earlier_ones(ledger):
     ledger.store([entry(0, 60)], NOW)
     before = ledger.changes.state()

@@ -12,7 +12,7 @@ all that changed after it, and the log stays small however many windows are stor
 
 No number is used twice. A power loss may take the last transactions of the ledger, whose changes were read already: their windows are
 collected again, and each run of the writer begins with numbers that are higher than all that may have been lost. Numbers grow also from one
-epoch to the next, unless a clock was set back while the ledger was lost.
+epoch to the next, unless a clock was set back while the ledger and ledger.stamp were lost.
 """
 
 from __future__ import annotations
@@ -107,12 +107,15 @@ class ChangeLog:
 
     # ---- the writer
 
-    def begin_epoch(self, now: float) -> None:
-        """Forget all changes: the ledger may lack some that the files hold. Readers of the log start from the files."""
+    def begin_epoch(self, now: float, former: int | None = None) -> None:
+        """Forget all changes: the ledger may lack some that the files hold. Readers of the log start from the files.
+
+        former: an epoch that a ledger which was lost had.
+        """
         with self._database.transaction() as sql:
             (newest,) = sql.execute("SELECT max(epoch) FROM change_log").fetchone()
             (last,) = sql.execute("SELECT coalesce(max(seq), 0) FROM changes").fetchone()
-            epoch = max(int(now), 0 if newest is None else newest + 1)
+            epoch = max(int(now), *(one + 1 for one in (newest, former) if one is not None), 0)
             sql.execute("DELETE FROM changes")
             sql.execute("DELETE FROM change_log")
             before = max(epoch * NUMBERS_PER_SECOND, last)
@@ -123,8 +126,9 @@ class ChangeLog:
         """Go on in the same epoch, with higher numbers than a power loss may have taken."""
         state = self.state()
         if state is not None:
+            # From the former run's first number on, where a power loss took all of that run's changes.
             with self._database.transaction() as sql:
-                sql.execute("UPDATE change_log SET first = ?", (state.head + LOST_NUMBERS + 1,))
+                sql.execute("UPDATE change_log SET first = max(first, ?) + ?", (state.head + 1, LOST_NUMBERS))
 
     def note(self, system: str, window: Window, kind: Kind, now: float) -> None:
         """Record a change of all of a system's cells in a window."""

@@ -77,6 +77,12 @@ class Generation:
             return ""
         return "older than the files"
 
+    @property
+    def former_epoch(self) -> int | None:
+        """The epoch of the change log of the ledger that the file next to it belongs to, None if that is unknown."""
+        in_file = self._in_file()
+        return None if in_file is None else in_file.epoch
+
     def begin_rebuild(self) -> None:
         """Note that the ledger may lack windows until advance() is called, also for the next writer after a kill."""
         self._set(0)

@@ -38,7 +38,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock, files: Fi
     """
     begun, doubt = time.monotonic(), ledger.generation.doubt()
     if doubt or ledger.changes.state() is None:
-        ledger.changes.begin_epoch(clock.time())
+        ledger.changes.begin_epoch(clock.time(), ledger.generation.former_epoch)
     else:
         ledger.changes.begin_run()
     if doubt:
@@ -57,7 +57,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock, files: Fi
 def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
     name, until = source.name, calendar.window(int(now), source.window).start
     # The window in which the retention ends can't be queried any more: what an older ledger records of it stays as it is.
-    since = calendar.window(int(now - source.retention) - 1, source.window).end
+    since = source.reach(calendar, now)
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
     _forget_unproven(ledger, source, found, (since, until), now)
     stored, known = found.stored[name], ledger.stored(name)
