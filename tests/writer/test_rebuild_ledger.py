@@ -3,6 +3,9 @@
 import errno
 import shutil
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
 
 import archive_model as model
 import pytest
@@ -10,6 +13,7 @@ from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
 from structlog.testing import capture_logs
 
 from tokiod.ledger.changes import LOST_NUMBERS
+from tokiod.ledger.found_file import FoundFile
 from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.files import FaultyFiles
@@ -238,6 +242,29 @@ def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_beh
         # So it stays when the collectors come, who expect such a source from now on.
         assert ledger.register(one.config.source[0], model.EPOCH + 53 * HOUR) == model.EPOCH + 2 * HOUR
         assert len(ledger.unstored("past")) == 2
+
+
+def test_the_files_of_a_folder_are_collected_again_after_an_older_ledger_was_put_back(site, tmp_path):
+    """A day's file was lost since the copy was made, and another source of the system made it again: nothing else shows the loss."""
+
+    class Watched(Past, frozen=True):
+        polled: ClassVar[bool] = False
+
+    one, folder, file = site(Past(), Watched(name="folder")), "folder", FoundFile(Path("/spool/a.json"), 7, 100, 1)
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 5)
+        ledger.received_files(folder).record(file, "digest", "collected", "", model.EPOCH, [hours(0, 5)])
+        ledger.received_files(folder).record(replace(file, path=Path("/spool/b"), inode=8), "other", "rejected", "no JSON", model.EPOCH)
+    shutil.copy(one.path, tmp_path / "copy")
+    for hour in (5, 6, 7):
+        with closing(one.at(hour).start()) as ledger:
+            one.store(ledger, hour, hour + 1)
+            assert ledger.received_files(folder).outcome("digest") == "collected"
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with closing(one.at(9).start()) as ledger:
+        received = ledger.received_files(folder)
+        assert (received.knows(file), received.outcome("digest"), received.outcome("other")) == (False, None, "rejected")
 
 
 def test_of_a_source_without_a_past_that_an_old_copy_knows_the_files_are_looked_at_before_anything_is_lost(site, tmp_path):

@@ -110,6 +110,12 @@ class ReceivedFiles:
             sql.executemany("DELETE FROM received WHERE source = ? AND path = ?", gone)
             _delete_unknown_spans(sql, self._source)
 
+    def forget_collected(self) -> None:
+        """Forget all contents that were collected, so that they are collected again."""
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM received WHERE source = ? AND fate = 'collected'", (self._source,))
+            _delete_unknown_spans(sql, self._source)
+
     def totals(self) -> Totals:
         """Count the contents by outcome."""
         query = "SELECT fate, count(DISTINCT digest) FROM received WHERE source = ? GROUP BY fate"

@@ -46,8 +46,12 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock, files: Fi
         found = proof(config, clock.time(), files)
         # Before the windows that they prove: the loss of a file that the ledger does not know is never noticed.
         ledger.known_files(config.archive.root).add(found.files)
-        for source in (source for source in config.source if source.polled):
-            _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())
+        for source in config.source:
+            if source.polled:
+                _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())
+            else:
+                # No file proves their cells, which may have been lost with a file that was made again since.
+                ledger.received_files(source.name).forget_collected()
         if found.files:
             seconds = round(time.monotonic() - begun, 3)
             log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=len(found.files), windows=found.windows)
