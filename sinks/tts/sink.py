@@ -26,7 +26,7 @@ from tokiod.window import Window
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from sinks.tts.day_files import DayFiles
     from sinks.tts.open_day_file import OpenDayFile
@@ -40,9 +40,13 @@ IMPLAUSIBLE = "implausible difference"
 
 @dataclass(slots=True, eq=False)
 class TtsSink:
-    """Stores windows in day files, makes adjacent days fit at their seams, and syncs what windows changed."""
+    """Stores windows in day files, makes adjacent days fit at their seams, and syncs what windows changed.
+
+    record_computed: is called with a system and the spans whose cells were computed since its last window, before a day of it is sealed.
+    """
 
     days: DayFiles
+    record_computed: Callable[[str, Ranges], None] | None = None
     _seams: Seams = field(init=False)
     _readable_seams: Seams = field(init=False)
     _changes: defaultdict[str, list[Batch]] = field(default_factory=lambda: defaultdict(list), init=False)
@@ -248,5 +252,18 @@ class TtsSink:
             if self._has_damaged(slot.system, error):
                 raise Refusal(f"{slot.system}: {error}", "retry") from error
             raise
+        self._record_computed(slot.system)
+        if day not in self.days.open_files:
+            return False  # it was quarantined
         self.days.seal(day)
         return True
+
+    # A window whose writer was killed comes again, but finds a sealed day equal: what sealing computed of it would be in no window's span.
+    def _record_computed(self, system: str) -> None:
+        self._keep_computed()
+        if self.record_computed is not None and (spans := self._computed.get(system)):
+            for day in [day for day in self.days.open_files if day.slot.system == system and day.file.dirty]:
+                if (failed := self._commit(day)) is not None:
+                    raise Refusal(f"{failed.path}: {failed.reason}", "retry")
+            self.record_computed(system, spans)
+            del self._computed[system]

@@ -48,7 +48,7 @@ def test_what_is_set_aside_or_sealed_is_a_change(ledger):
     ledger.store([entry(0, 60)], NOW)
     ledger.forget("cscratch", Window(0, 86400), NOW)
     ledger.forget("cscratch", Window(0, 60), NOW, source="lmt")
-    ledger.changes.note("cscratch", Window(0, 86400), "sealed", NOW)
+    ledger.changes.note("cscratch", [(0, 86400)], "sealed", NOW)
     assert logged(ledger) == [("lmt", 0, 60, "rows"), ("", 0, 86400, "set_aside"), ("lmt", 0, 60, "set_aside"), ("", 0, 86400, "sealed")]
 
 

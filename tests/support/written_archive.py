@@ -93,7 +93,7 @@ class WrittenArchive:
         path, day = self.path(time), self.zone.day(time)
         if path.exists() and not is_sealed(path):
             self._reopened(lambda: seal(path, path, int(self.clock.time())))
-            self.ledger.changes.note(SYSTEM, Window(day.start, day.end), "sealed", self.clock.time())
+            self.ledger.changes.note(SYSTEM, [(day.start, day.end)], "sealed", self.clock.time())
 
     def restart(self) -> None:
         """Close the writer and begin a run of another one."""

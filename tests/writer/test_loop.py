@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from collectors import lmt
 from sinks.tts.seams import Seams
+from sinks.tts.sink import TtsSink
 from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
@@ -286,6 +287,36 @@ def test_the_change_log_has_each_cell_that_changed_around_a_window_also_if_it_wa
     seq = head()
     assert site.store(late, attempt=2) == [ack(8, 9, attempt=2)]
     assert {7, 8} <= logged_after(seq) <= {6, 7, 8, 9, 10, 11}
+
+
+@pytest.mark.parametrize("fault", ["ledger", "writer"])
+def test_the_change_log_has_the_cells_of_a_window_that_was_refused_and_never_comes_again(site, monkeypatch, fault):
+    """Its source may have no past. A gauge has no neighbours that it computes."""
+
+    def gauge(first, last):
+        one = rows(first, last)
+        return replace(one, batches=[batch for batch in one.batches if batch.dataset == GAUGE])
+
+    site.ledger.changes.begin_epoch(model.EPOCH)
+    site.store(gauge(0, 4))
+    if fault == "ledger":
+        site.ledger._database.sql.execute("PRAGMA query_only = 1")
+    else:
+        apply = TtsSink.apply
+
+        def failing(sink, collected):
+            apply(sink, collected)
+            raise ValueError("a fault")
+
+        monkeypatch.setattr(TtsSink, "apply", failing)
+    (answer,) = site.store(gauge(4, 5))
+    assert answer.retry
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
+    monkeypatch.undo()
+    site.store(gauge(6, 7))
+    spans = Ranges((one.window.start, one.window.end) for one in site.ledger.changes.after(0, 100))
+    in_file = {row for key, column in held(site.tts).items() if key[1] == GAUGE for row in column}
+    assert in_file == {row for row in range(DAYS * model.ROWS) if spans.covers(Window(*span(row, row + 1)))} == {0, 1, 2, 3, 4, 6}
 
 
 def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_ledger_is_well(site):

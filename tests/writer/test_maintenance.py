@@ -65,7 +65,7 @@ class Site:
         self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.disk)
         self.sink.days.before_create = self.maintenance.before_create
         self.maintenance.forget_missing_files()
-        self.maintenance.adopt()
+        self.maintenance.adopt_of_predecessor()
 
     def store(self, first, last, source="l"):
         """Store hours, counted from the epoch, one window after the other."""
@@ -260,6 +260,20 @@ def test_what_a_predecessor_opened_up_is_sealed_and_marks_of_nothing_are_taken_a
     site.boot()
     assert (site.form(), list(marked_files(tmp_path))) == ("live", [site.path()])
     assert (site.look(25.5), list(marked_files(tmp_path))) == (sealed(), [])
+
+
+def test_the_change_log_has_a_day_that_a_predecessor_reopened_and_may_have_changed(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 25)
+    site.look(25)
+    site.ledger.changes.begin_epoch(model.EPOCH)
+    before = site.ledger.changes.state().head
+    site.sink.apply(model.window(SAMPLES, 3, 4))
+    assert site.sink.commit() == []
+    site.sink.close()  # killed before the ledger's transaction
+    site.boot()
+    (change,) = site.ledger.changes.after(before, 10)
+    assert (change.system, change.window, change.kind) == ("fs", Window(model.EPOCH, model.EPOCH + DAY), "rows")
 
 
 def test_a_day_that_can_not_be_sealed_says_why_holds_up_no_other_and_is_tried_again(tmp_path):

@@ -130,10 +130,10 @@ class ChangeLog:
             with self._database.transaction() as sql:
                 sql.execute("UPDATE change_log SET first = max(first, ?) + ?", (state.head + 1, LOST_NUMBERS))
 
-    def note(self, system: str, window: Window, kind: Kind, now: float) -> None:
-        """Record a change of all of a system's cells in a window."""
+    def note(self, system: str, spans: Iterable[tuple[int, int]], kind: Kind, now: float) -> None:
+        """Record a change of all of a system's cells in some spans."""
         with self._database.transaction() as sql:
-            record(sql, system, "", [(window.start, window.end)], kind, now)
+            record(sql, system, "", spans, kind, now)
 
     def tidy_if_due(self, now: float) -> None:
         """Merge and trim after some changes; called before each transaction that records some. Without effect where it fails."""

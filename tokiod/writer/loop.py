@@ -298,6 +298,8 @@ class Writer:
             if isinstance(error, NotCovered):
                 key = ("window.refused", "", error.reason)
                 self._count_not_covered(error)
+            elif error.when != "busy":
+                self._note_applied(one)
             fields = {"source": meta.source, "window": str(meta.window), "reason": str(error)}
             if error.when == "busy":
                 log.debug("window.refused", **fields)
@@ -309,6 +311,7 @@ class Writer:
             # A fault in the code: it must not end the writer at each attempt and stop every other source with it.
             if times := self._repeats(("window.failed", meta.source, type(error).__name__)):
                 log.exception("window.failed", source=meta.source, window=str(meta.window), times=times)
+            self._note_applied(one)
             self.receiver.refuse(one, Refusal(f"a fault in the writer, see its log: {type(error).__name__}: {error}", "retry"))
             return None
         catalogue.WRITER_CELLS.inc(by=applied.cells)
@@ -346,7 +349,14 @@ class Writer:
         self.receiver.refuse(one, Refusal(message, "retry"))
         for span in done.computed:
             self._unrecorded_spans[one.collected.meta.system].add(*span)
+        self._note_applied(one)
         self._note_unpublished(one, done)
+
+    # Some of its cells may be in the file, and it may never come again: its source may have no past.
+    def _note_applied(self, one: Arrived) -> None:
+        """Note that the next window of the system that is recorded is recorded with the span of this one."""
+        meta = one.collected.meta
+        self._unrecorded_spans[meta.system].add(meta.window.start, meta.window.end)
 
     def _publish(self, one: Arrived, done: Applied) -> None:
         meta = one.collected.meta

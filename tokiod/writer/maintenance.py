@@ -82,6 +82,17 @@ class Maintenance:
                 with self._units.unit(f"adopt {path}"):
                     self._adopt(path, last_used)
 
+    # A predecessor that was killed may have changed cells of a day that it had reopened, and recorded nothing: the window that changed them
+    # comes again, but finds the day sealed by then, and equal.
+    def adopt_of_predecessor(self) -> None:
+        """Adopt as adopt(), and record in the change log that rows of these files may have changed."""
+        with self._units.unit("record reopened files"):
+            for path in marked_files(self.config.archive.root):
+                file = self._scan.inspect(path, 0.0)
+                if file is not None and file.slot is not None:
+                    self.note_computed(file.slot.system, [(file.slot.start, file.slot.end)])
+        self.adopt()
+
     def _adopt(self, path: Path, last_used: float | None) -> None:
         file = self._scan.inspect(path, 0.0)
         if file is None or file.slot is None:
@@ -150,7 +161,11 @@ class Maintenance:
         """Record in the change log that a file was sealed."""
         with self._units.unit(f"note that {path} was sealed"):
             if (one := self._known_files.at(path)) is not None:
-                self.ledger.changes.note(one.system, one.window, "sealed", self.clock.time())
+                self.ledger.changes.note(one.system, [(one.window.start, one.window.end)], "sealed", self.clock.time())
+
+    def note_computed(self, system: str, spans: Iterable[tuple[int, int]]) -> None:
+        """Record in the change log that rows of a system may have changed. Raises LedgerError."""
+        self.ledger.changes.note(system, spans, "rows", self.clock.time())
 
     def _scan_is_complete(self) -> bool:
         """Begin a scan if it is time to, or go on with it; return whether it just ended."""

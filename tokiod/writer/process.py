@@ -41,7 +41,7 @@ from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
 from tokiod.writer.sink_options import max_open, max_rates, sources_of_tables, steps, units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot
@@ -136,14 +136,14 @@ class WriterProcess:
         tts = TtsSink(DayFiles(
             layout, clock, host.files, host.executor, max_columns=columns, max_open=max_open(config),
             units=units(config), steps=steps(config), max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
-        ))  # fmt: skip
+        ), self._record_computed)  # fmt: skip
         table = JobTable(config.archive.jobs, Calendar(config.timezone), clock, host.files, inline=host.executor != "threads")
         table.configure(config.jobs.retention, config.jobs.users_retention)
         self._days, self._sink = tts.days, ArchiveSink(tts, table)
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)
         self._maintenance.forget_missing_files()
-        self._maintenance.adopt()
+        self._maintenance.adopt_of_predecessor()
         self._admission = Admission(config, self._ledger.jobs, clock)
         self._announce(config)
         self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance, self._admission)
@@ -162,6 +162,9 @@ class WriterProcess:
 
     def _before_create(self, slot: FileSlot) -> None:
         self._maintenance.before_create(slot)
+
+    def _record_computed(self, system: str, spans: Iterable[tuple[int, int]]) -> None:
+        self._maintenance.note_computed(system, spans)
 
     def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
         """Store windows until stopping() is true; then seal the reopened days."""

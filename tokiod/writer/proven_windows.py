@@ -201,7 +201,8 @@ def _windows(file: Any, source: SourceConfig, day: Day, columns: Columns | None,
         return []
     starts = np.arange(day.start, day.end, int(source.window))
     whole = np.logical_and if source.replayable else np.logical_or
-    # A number in the future was not measured: the source would not be queried until then.
+    # A number in the future was not measured: the source would not be queried until then, and the cells would stay wrong. By a clock that
+    # is behind, windows of a source without a past are lost so; their cells stay.
     held = whole.reduceat(filled, (starts - day.start) // source.step) & (starts < now)
     # The edges of runs of windows that follow each other.
     turns = np.flatnonzero(np.diff(np.concatenate([[False], held, [False]])))

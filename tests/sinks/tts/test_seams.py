@@ -14,10 +14,12 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import marked_files
 from tokiod.errors import Refusal
+from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import REAL, sweep
+from tokiod.window import Window
 
 DAYS = 3
 LENGTH = 6
@@ -111,6 +113,24 @@ def test_a_day_that_was_sealed_before_the_day_before_was_complete_takes_no_stale
     assert first == dict.fromkeys(NAMES, 300.0)
     archive.seal_reopened()
     assert (archive.forms(), right(archive)) == (["live", "sealed", "live"], True)
+
+
+def test_what_sealing_computes_is_recorded_before_the_day_is_sealed(archive):
+    """A kill came before the last row of a day was closed. The window that closes it comes again when the day is sealed already."""
+    archive.fill(0, ROWS)
+    day = archive.directory / "2018-01-29" / "fs.hdf5"
+    content = day.read_bytes()
+    archive.store(ROWS, ROWS + 1)
+    day.write_bytes(content)
+    archive.boot()
+    recorded = []
+    archive.sink.record_computed = lambda system, spans: recorded.append((system, list(spans), archive.forms()))
+    archive.seal(0)
+    last = (model.EPOCH + (ROWS - 1) * model.STEP, model.EPOCH + ROWS * model.STEP)
+    assert [(system, forms) for system, _, forms in recorded] == [("fs", ["live", "live"])]
+    assert Ranges(recorded[0][1]).covers(Window(*last))
+    # The window that comes again has nothing to add.
+    assert not archive.store(ROWS, ROWS + 1).computed.covers(Window(*last))
 
 
 def test_sealed_days_that_a_window_does_not_change_stay_sealed(archive):
