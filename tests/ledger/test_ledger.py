@@ -18,6 +18,7 @@ from polled_site import WithoutPast
 from tokiod.ledger import spans
 from tokiod.ledger.database import SCHEMA, LedgerError
 from tokiod.ledger.ledger import Ledger, SourceRow, StoredEntry, Unstored
+from tokiod.ledger.sources import ESTABLISHED_SECONDS
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -271,6 +272,16 @@ def test_a_source_that_is_not_replayable_is_expected_from_its_first_registration
     assert [ledger.register(source, since) for since in (1000, 2000, 700, 900)] == [1000, 1000, 700, 700]
 
 
+def test_a_day_of_a_source_that_is_not_replayable_outweighs_a_clock_that_is_behind(ledger):
+    """It started at 1970: 56 years were lost for good once the clock was right. With less, the clock may have been ahead at first."""
+    source, first = WithoutPast(name="lfs", kind="lustre", system="cscratch"), 1_517_126_400
+    ledger.register(source, first)
+    ledger.store([entry(first, first + ESTABLISHED_SECONDS - 60, source="lfs")], NOW)
+    assert [ledger.register(source, since) for since in (first - 60, first)] == [first - 60, first - 60]
+    ledger.store([entry(first + ESTABLISHED_SECONDS - 60, first + ESTABLISHED_SECONDS, source="lfs")], NOW)
+    assert [ledger.register(source, since) for since in (86400, first + 2 * ESTABLISHED_SECONDS)] == [first - 60, first - 60]
+
+
 def test_failures_from_before_a_sources_first_stored_window_are_deleted(ledger):
     ledger.register(config(), 0)
     for start in (0, 60, 120):
@@ -355,6 +366,7 @@ COLLECTORS = """
 import sys
 from pathlib import Path
 from tokiod.ledger.ledger import Ledger
+from tokiod.ledger.sources import ESTABLISHED_SECONDS
 from tokiod.window import Window
 with Ledger.open(Path(sys.argv[1])) as ledger:
     print("ready", flush=True)

@@ -168,7 +168,8 @@ class Ledger:
 
         That is an earlier time than `since` only if something was stored between the two. What a source held before the first attempt, and
         deleted before a window of it was collected, was never expected, and its failures are deleted. A source that is not replayable is
-        expected from its first registration on: the windows that it missed since then are lost.
+        expected from its first registration on: the windows that it missed since then are lost. An earlier registration counts as the first
+        until a day of it is stored.
         """
         with self._database.transaction() as sql:
             return sources.register(sql, source, since)

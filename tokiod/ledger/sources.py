@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from tokiod.ledger.spans import StoredEntry
 
 
+ESTABLISHED_SECONDS = 86400
+"""Of a source without a past: what is stored of it once an earlier time at a start means that the clock is behind, not that it was ahead at
+the first one. Its samples prove no time: their windows get their times from the same clock."""
+
+
 class SourceRow(msgspec.Struct, frozen=True):
     """What the ledger records about a source.
 
@@ -78,7 +83,8 @@ def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
     row = sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
     earlier = since if row is None or row[0] is None else int(row[0])
     keeps_earlier = not source.replayable or overlapping(sql, "stored", source.name, earlier, since)
-    if earlier > since or not keeps_earlier:
+    keeps_later = not source.replayable and _stored_seconds(sql, source.name, earlier) >= ESTABLISHED_SECONDS
+    if (earlier > since and not keeps_later) or not keeps_earlier:
         earlier = since
         sql.execute('DELETE FROM unstored WHERE source = ? AND "end" <= ?', (source.name, since))
     sql.execute(
@@ -88,6 +94,11 @@ def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
         (source.name, source.kind, source.system, source.step, int(source.window), int(source.retention), earlier),
     )
     return earlier
+
+
+def _stored_seconds(sql: sqlite3.Connection, source: str, since: int) -> int:
+    query = 'SELECT coalesce(sum("end" - max(start, :since)), 0) FROM stored WHERE source = :source AND "end" > :since'
+    return int(sql.execute(query, {"source": source, "since": since}).fetchone()[0])
 
 
 def forget_other_system(sql: sqlite3.Connection, source: SourceConfig) -> None:
