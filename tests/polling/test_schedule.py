@@ -263,6 +263,13 @@ def test_a_source_that_is_not_replayable_is_queried_for_the_current_window_only(
     assert one.overdue(NOW + 10_000, 150.0) == []
 
 
+def test_a_clock_that_was_behind_at_the_start_hides_no_outage_once_it_is_right():
+    one = schedule(replayable=False, since=NOW - 600)
+    assert one.overdue(NOW - 10_000, 0.0) == []
+    assert one.overdue(NOW + 30, 30.0) == [Window(NOW - 600, NOW)]
+    assert one.overdue(NOW + 10_000, 40.0) == [Window(NOW - 600, NOW)]
+
+
 # ---- days of 23 and 25 hours
 
 

@@ -279,12 +279,13 @@ class Schedule:
         That is the end of the newest samples, and the monotonic time since they came. A window without samples proves nothing: a source
         answers so for a time that has not come yet, too. Before anything expected is stored, nothing can be lost, and `now` is good enough.
         A source that is not replayable proves nothing, because its windows get their times from the same clock: of its clock only the first
-        time counts.
+        time counts that is not before what is expected.
         """
         newest = self._newest_proof(int(now)) if self.replayable else now
         if newest is None:
             return now
-        if self._proven is None or (self.replayable and newest - tick > self._proven):
+        was_behind = not self.replayable and self._proven is not None and self._proven + tick < self._since <= now
+        if self._proven is None or was_behind or (self.replayable and newest - tick > self._proven):
             self._proven = newest - tick
         return min(now, self._proven + tick)
 
