@@ -20,6 +20,8 @@ from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 
 DAY = 86400
+MAX_STEPS = 300
+"""Of a follower that ends: it has nothing left to do."""
 
 
 class Rows:
@@ -87,8 +89,10 @@ def follow(archive, tmp_path):
 
         async def steps():
             try:
-                while await follower.step(sink):
-                    pass
+                for _ in range(MAX_STEPS):
+                    if not await follower.step(sink):
+                        return
+                pytest.fail(f"no end after {MAX_STEPS} steps")
             finally:
                 follower.close()
 
@@ -246,6 +250,26 @@ def test_a_rewind_sends_what_is_asked_for_once(archive, follow, numbers):
     follow(sink)
     assert held_of(sink.blocks) == {key: cells for key, cells in archive.held().items() if key[1] >= MIDNIGHT + DAY}
     assert min(block.start for block in sink.blocks) >= MIDNIGHT + DAY
+    assert list(follow.directory.glob("rewind*")) == []
+
+
+@pytest.mark.parametrize("make", [RowFollower, DayFollower])
+def test_a_rewind_that_changes_nothing_is_removed(archive, follow, numbers, make):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    archive.seal(MIDNIGHT + 8 * 3600)
+    sink = Rows() if make is RowFollower else Days()
+    follow(sink, make)
+    rewind.request(follow.directory, MIDNIGHT + 3 * DAY)
+    follow(sink, make)
+    assert list(follow.directory.glob("rewind*")) == []
+
+
+def test_a_rewind_before_the_first_start_sends_the_archive_once(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    rewind.request(follow.directory, 0)
+    sink = Rows()
+    follow(sink)
+    assert len(sink.sent) == 1
     assert list(follow.directory.glob("rewind*")) == []
 
 

@@ -118,11 +118,11 @@ class Follower(Generic[S]):
         if requests:
             log.info("sink.rewound", sink=self.section.name, start=min(requests.values()))
             cursor = await self.from_files(cursor, self.systems, min(requests.values()))
-        if cursor == before:
-            return False
-        self.save(cursor)
+        if cursor != before:
+            self.save(cursor)
+        # Also a request that changes nothing: the backlog has all of it, or no day of it was stored.
         rewind.done(list(requests))
-        return True
+        return cursor != before
 
     def _only(self, cursor: Cursor) -> Cursor:
         """Return the cursor for the present systems: without what was to be sent of others."""
