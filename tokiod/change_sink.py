@@ -159,7 +159,11 @@ class ChangeSink(Opened, Protocol):
 
 
 class SealedDay(Protocol):
-    """A site day of a system whose file is sealed. Call what reads it in a thread; it raises Transient where the file is gone."""
+    """A site day of a system whose file is sealed. Call what reads it in a thread; it raises Transient where the file can't be read now.
+
+    Let its other exceptions pass through store(): by them the process sees that the file is damaged, counts the day as rejected, and goes
+    on with the next one.
+    """
 
     @property
     def system(self) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 from collections import Counter
 
+import h5py
 import numpy as np
 import pytest
 from written_archive import COUNTER, GAUGE, MIDNIGHT, STEP, SYSTEM, WrittenArchive
@@ -13,7 +14,7 @@ from tokiod.config import load as configuration
 from tokiod.errors import Transient
 from tokiod.forwarding import rewind
 from tokiod.forwarding.cursor import Cursor, CursorFile
-from tokiod.forwarding.day_follower import DayFollower
+from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
 from tokiod.testing import FakeClock
@@ -358,6 +359,78 @@ def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_aga
     rewind.request(follow.directory, MIDNIGHT + 12 * 3600)
     follow(sink, DayFollower)
     assert list(sink.stored) == [date]
+
+
+def sealed_days(archive, numbers, days):
+    for n in range(days):
+        archive.store(MIDNIGHT + n * DAY + 8 * 3600, 10, 3, numbers)
+        archive.seal(MIDNIGHT + n * DAY + 8 * 3600)
+    return [archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600).date for n in range(days)]
+
+
+def damage_a_chunk(path):
+    with h5py.File(path, "r", locking=False) as file:
+        chunk = file[GAUGE].id.get_chunk_info(0)
+    with path.open("r+b") as file:
+        file.seek(chunk.byte_offset)
+        file.write(bytes(chunk.size))
+
+
+def test_a_sealed_day_with_a_damaged_chunk_is_counted_once_and_the_other_days_are_stored(archive, follow, numbers):
+    first, *others = sealed_days(archive, numbers, 3)
+    damage_a_chunk(archive.path(MIDNIGHT + 8 * 3600))
+
+    class Hours(DayFollower):
+        """Looks at all files again, as it does each hour."""
+
+        hours = 2
+
+        async def send(self, sink, part, cursor):
+            more = await super().send(sink, part, cursor)
+            if more or not self.hours:
+                return more
+            self.hours -= 1
+            self._scanned_at -= SCAN_SECONDS
+            return True
+
+    sink = Days()
+    follower = follow(sink, Hours)
+    assert list(sink.stored) == others
+    assert follower.shown.now.rejected == {"damaged file": 1}
+    archive.path(MIDNIGHT + 8 * 3600).unlink()
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    archive.seal(MIDNIGHT + 8 * 3600)
+    follow(sink, DayFollower)
+    assert list(sink.stored) == [*others, first]
+
+
+def test_a_day_that_can_not_be_stored_now_comes_after_the_other_days(archive, follow, numbers):
+    first, *others = sealed_days(archive, numbers, 3)
+
+    class Failing(Days):
+        async def store(self, day):
+            if day.date == first:
+                raise Transient("a bad sector")
+            return await super().store(day)
+
+    class Steps(DayFollower):
+        """Tries again as the process does."""
+
+        failures = 0
+
+        async def step(self, sink):
+            try:
+                return await super().step(sink)
+            except Transient:
+                self.failures += 1
+                return self.failures < 2
+
+    sink = Failing()
+    follow(sink, Steps)
+    assert list(sink.stored) == others
+    sink = Days()
+    follow(sink, DayFollower)
+    assert list(sink.stored) == [first]
 
 
 def test_a_sealing_that_the_log_lacks_is_found_at_the_next_start(archive, follow, numbers):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -65,18 +66,17 @@ class FileDay:
     @property
     def datasets(self) -> tuple[str, ...]:
         """The logical names of its datasets."""
-        return self.part.names
+        with _readable():
+            return self.part.names
 
     def blocks(self, dataset: str, rows: int) -> Iterator[Block]:
         """Yield the rows of a dataset."""
-        try:
+        with _readable():
             shape, units = self.part.shape(dataset), self.part.units(dataset)
             step = shape.step or self.window.seconds
             for first, last in pairwise([*range(0, shape.rows, rows), shape.rows]):
                 values = self.part.read(dataset, first, last)
                 yield Block(self.system, dataset, shape.start + first * step, step, shape.columns, values, units, self.revision, self.epoch)
-        except (NotTts, OSError) as error:
-            raise Transient(str(error)) from error
 
 
 class DayFollower(Follower[DaySink]):
@@ -85,6 +85,7 @@ class DayFollower(Follower[DaySink]):
     def __init__(self, config: Config, section: SinkConfig, directory: Path, clock: Clock, shown: ShownState) -> None:
         super().__init__(config, section, directory, clock, shown)
         self._due: dict[tuple[str, Day], int] = {}
+        self._damaged: dict[tuple[str, Day], tuple[int, ...]] = {}
         self._scanned_at = float("-inf")
 
     async def send(self, sink: DaySink, part: LogPart, cursor: Cursor) -> bool:
@@ -100,13 +101,19 @@ class DayFollower(Follower[DaySink]):
         if not self._due:
             return bool(part.changes)
         system, day = next(iter(self._due))
-        await self._store(sink, system, day, cursor)
-        del self._due[system, day]
+        revision = self._due.pop((system, day))
+        try:
+            await self._store(sink, system, day, revision, cursor)
+        except BaseException:
+            # The other days come first: this one may fail for long, such as at a bad sector, or take longer than the time limit.
+            self._due[system, day] = revision
+            raise
         return True
 
     async def from_files(self, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
         """Look at all files again. Those that are stored are stored again only after a rewind."""
         self._scanned_at = float("-inf")
+        self._damaged.clear()
         for system in systems if since else ():
             for date, stored in cursor.days.get(system, {}).items():
                 if self.calendar.day_of_date(dt.date.fromisoformat(date)).end > since:
@@ -145,28 +152,37 @@ class DayFollower(Follower[DaySink]):
             return ()
         return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
-    async def _store(self, sink: DaySink, system: str, day: Day, cursor: Cursor) -> None:
+    async def _store(self, sink: DaySink, system: str, day: Day, revision: int, cursor: Cursor) -> None:
         """Store a day if its file is sealed and not stored yet."""
         stored = cursor.days.get(system, {}).get(str(day.date))
         file = await asyncio.to_thread(self._identity, system, day)
-        if not file or (stored is not None and stored.file == file):
+        if not file or file == self._damaged.get((system, day)) or (stored is not None and stored.file == file):
             return
         try:
             part = await asyncio.to_thread(self._sealed, system, day)
+            if part is not None:
+                await self.acknowledged(sink.store(FileDay(part, system, day, revision, cursor.epoch)))
+                self.save(cursor.day(system, str(day.date), StoredDay(revision, file)))
         except DamagedFile as error:
+            # Waiting does not help. The daemon sets the file aside and seals another, which is a change; it is counted once until then.
+            self._damaged[system, day] = file
             log.warning("sink.file_damaged", sink=self.section.name, window=str(Window(day.start, day.end)), error=str(error))
             self.count(Acknowledged(0, Counter({DAMAGED: 1})))
-            return
-        if part is not None:
-            revision = self._due[system, day]
-            await self.acknowledged(sink.store(FileDay(part, system, day, revision, cursor.epoch)))
-            self.save(cursor.day(system, str(day.date), StoredDay(revision, file)))
 
     def _sealed(self, system: str, day: Day) -> Part | None:
-        """Return the file of a day if it is sealed, or of another program. Raises DamagedFile."""
+        """Return the file of a day if it is sealed, or of another program. Raises DamagedFile and Transient."""
         path = self.rows.path(system, day)
         part = None if path is None else self.rows.part(path)
-        try:
+        with _readable():
             return None if part is None or part.form == "live" else part
-        except (NotTts, OSError) as error:
-            raise DamagedFile(str(error)) from None
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Raise DamagedFile for a file that is damaged, Transient where the system can't read it."""
+    try:
+        yield
+    except NotTts as error:
+        raise DamagedFile(str(error)) from error
+    except OSError as error:
+        raise Transient(str(error)) from error
