@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from written_archive import COUNTER, GAUGE, MIDNIGHT, STEP, SYSTEM, WrittenArchive
 
+from tokiod.batch import Batch
 from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
@@ -19,6 +20,8 @@ from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
+from tokiod.tts.schema import group_of
+from tokiod.window import Window
 
 DAY = 86400
 MAX_STEPS = 300
@@ -223,6 +226,42 @@ def test_rows_of_a_lost_file_are_missing_until_they_are_stored_again(archive, fo
     assert held_of(sink.blocks) == archive.held()
 
 
+class GroupRows(Rows):
+    """Checks what the contract states of the blocks of one call."""
+
+    async def send(self, blocks):
+        rows = {(group_of(block.dataset), block.start, block.step, block.rows) for block in blocks}
+        assert len(rows) == len({group for group, *_ in rows})
+        assert len({block.dataset for block in blocks}) == len(blocks)
+        assert len({block.revision for block in blocks}) == 1
+        return await super().send(blocks)
+
+
+def store_group(archive, start, step, names, seconds=600, value=1.0):
+    """Store gauges of one group, a column each, whose source has a step."""
+    times = start + step * np.arange(seconds // step, dtype=np.int64)
+    column, values = np.zeros(len(times), np.uint32), np.full(len(times), value)
+    batches = [Batch(f"dataservers/{name}", "gauge", step, ("bb0",), times, column, values) for name in names]
+    archive.apply(Window(start, start + seconds), batches)
+
+
+def test_the_datasets_of_a_group_have_the_same_rows_where_its_source_changed_its_step(archive, follow):
+    days = [archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600).start for n in range(3)]
+    store_group(archive, days[0], 5, ["cpuload"])
+    store_group(archive, days[1], 60, ["cpuload", "cpuuser"])
+    sink = GroupRows()
+    follow(sink)
+    store_group(archive, days[2], 30, ["memused"])
+    follow(sink)
+    archive.set_aside(days[2])
+    follow(sink)
+    assert {block.dataset.partition("/")[2] for block in sink.sent[-1]} == {"cpuload", "cpuuser", "memused"}
+    assert held_of(sink.blocks).keys() == {
+        *(("dataservers/cpuload", days[0] + 5 * row) for row in range(120)),
+        *((f"dataservers/{name}", days[1] + 60 * row) for name in ("cpuload", "cpuuser") for row in range(10)),
+    }
+
+
 def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, numbers):
     archive.store(MIDNIGHT + 3600, 10, 3, numbers)
     follow(Rows())
@@ -330,8 +369,6 @@ def test_a_sink_that_returns_no_acknowledgement_is_a_fault(archive, follow, numb
 
 
 def test_a_backlog_keeps_the_higher_revision_of_its_spans():
-    from tokiod.window import Window  # noqa: PLC0415 - beside its use
-
     cursor = Cursor(1, 5).later("a", Window(0, 100), 5).later("a", Window(50, 200), 9).later("b", Window(0, 10), 3)
     assert cursor.newest_of_backlog() == ("a", Window(0, 200), 9)
     assert cursor.sent("a", Window(150, 200)).newest_of_backlog() == ("a", Window(0, 150), 9)

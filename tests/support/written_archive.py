@@ -76,6 +76,10 @@ class WrittenArchive:
             Batch(GAUGE, "gauge", STEP, names, times, column, loads),
             Batch(COUNTER, "counter", STEP, names, times, column, counts),
         ]
+        self.apply(window, batches)
+
+    def apply(self, window: Window, batches: list[Batch]) -> None:
+        """Store the batches of a window."""
         meta = WindowMeta("one", "lmt", SYSTEM, window)
         done = self._sink.apply(Collected(meta, batches))
         assert self._sink.commit() == []

@@ -56,6 +56,10 @@ class KnownSystem(msgspec.Struct, frozen=True):
     datasets: dict[str, KnownDataset] = {}
     columns: dict[str, tuple[str, ...]] = {}
 
+    def step(self, group: str) -> int:
+        """Return the step of a group where no file has it. Of datasets that were last sent with others, the finest: its rows have most."""
+        return min(one.step for name, one in self.datasets.items() if group_of(name) == group)
+
 
 class Known:
     """What was sent of each system, in a file of the sink's state directory."""
@@ -191,7 +195,7 @@ class FileRows:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
         blocks = [one for one in found if one is not None and one.rows]
         self._known.note(blocks)
-        return blocks + list(self._missing(piece, {one.dataset for one in blocks}, revision, epoch))
+        return blocks + list(self._missing(piece, blocks, revision, epoch))
 
     def _block(self, part: Part, name: str, piece: Piece, revision: int, epoch: int) -> Block | None:
         shape = part.shape(name)
@@ -202,17 +206,25 @@ class FileRows:
         values = part.read(name, first, last)
         return Block(piece.system, name, shape.start + first * step, step, shape.columns, values, part.units(name), revision, epoch)
 
-    def _missing(self, piece: Piece, present: set[str], revision: int, epoch: int) -> Iterator[Block]:
+    def _missing(self, piece: Piece, present: list[Block], revision: int, epoch: int) -> Iterator[Block]:
         """Yield rows without values of the datasets that were sent of the system and are not in the file."""
         known = self._known.systems.get(piece.system, KnownSystem())
+        rows = {group_of(one.dataset): (one.start, one.step, one.rows) for one in present}
+        names = {one.dataset for one in present}
         for name, dataset in known.datasets.items():
-            if name not in present:
-                day, columns = piece.day, known.columns[group_of(name)]
-                first, last = _rows(piece.window, day.start, dataset.step, -(-(day.end - day.start) // dataset.step), self._window)
-                values = np.full((max(0, last - first), len(columns)), np.nan)
-                if len(values):
-                    start = day.start + first * dataset.step
-                    yield Block(piece.system, name, start, dataset.step, columns, values, dataset.units, revision, epoch)
+            if name not in names:
+                # All datasets of a group have the same rows: those of the file, whatever step its source had before.
+                start, step, count = rows.get(group_of(name)) or self._rows_of(piece, known.step(group_of(name)))
+                columns = known.columns[group_of(name)]
+                if count:
+                    values = np.full((count, len(columns)), np.nan)
+                    yield Block(piece.system, name, start, step, columns, values, dataset.units, revision, epoch)
+
+    def _rows_of(self, piece: Piece, step: int) -> tuple[int, int, int]:
+        """Return the start, step and number of the rows that a file of the day would have in a piece."""
+        day = piece.day
+        first, last = _rows(piece.window, day.start, step, -(-(day.end - day.start) // step), self._window)
+        return day.start + first * step, step, max(0, last - first)
 
 
 def _rows(window: Window, start: int, step: int, rows: int, unit: int) -> tuple[int, int]:
