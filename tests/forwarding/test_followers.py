@@ -2,6 +2,8 @@
 
 import asyncio
 import datetime as dt
+import errno
+import json
 from collections import Counter
 
 import h5py
@@ -13,7 +15,7 @@ from tokiod.batch import Batch
 from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
-from tokiod.forwarding import rewind
+from tokiod.forwarding import file_rows, rewind
 from tokiod.forwarding.cursor import Cursor, CursorFile
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
@@ -280,6 +282,88 @@ def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, num
     assert held_of(trimmed.blocks) == archive.held()
 
 
+SOURCE = """
+[[source]]
+name = "one"
+kind = "lmt"
+system = "cscratch"
+url = "sqlite:///lmt.sqlite3"
+retention = "{days}d"
+"""
+
+
+def lose_changes(archive, how):
+    """Let a sink start from the files."""
+    archive.clock.jump(5)
+    if how == "new epoch":
+        archive.lose_ledger()
+    else:
+        archive.clock.jump(40 * DAY)
+        archive.ledger.changes.tidy(archive.clock.time())
+
+
+@pytest.mark.parametrize("how", ["new epoch", "trimmed"])
+def test_rows_whose_file_is_gone_are_missing_although_no_change_states_it(archive, follow, numbers, how):
+    archive.configure(SOURCE.format(days=90))
+    for n in range(3):
+        archive.store(MIDNIGHT + n * DAY + 8 * 3600, 10, 3, numbers)
+    sink = Rows()
+    follow(sink)
+    archive.set_aside(MIDNIGHT + 8 * 3600)
+    lose_changes(archive, how)
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+
+
+def test_rows_of_a_file_that_may_have_been_moved_away_stay_sent(archive, follow, numbers):
+    archive.configure(SOURCE.format(days=2))
+    for n in range(3):
+        archive.store(MIDNIGHT + n * DAY + 8 * 3600, 10, 3, numbers)
+    held, sink = archive.held(), Rows()
+    follow(sink)
+    archive.path(MIDNIGHT + 8 * 3600).unlink()
+    archive.clock.jump(DAY)
+    archive.lose_ledger()
+    follow(sink)
+    assert held_of(sink.blocks) == held
+
+
+def test_what_an_earlier_version_recorded_of_sent_rows_is_read(archive, follow, numbers):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    sink = Rows()
+    follow(sink)
+    path = follow.directory / "datasets.json"
+    known = json.loads(path.read_bytes())
+    for one in known.values():
+        del one["sent"]
+    path.write_text(json.dumps(known))
+    archive.set_aside(MIDNIGHT + 8 * 3600)
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held() == {}
+
+
+def test_what_was_sent_is_recorded_once_its_file_can_be_written_again(archive, follow, numbers, monkeypatch):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+
+    def fail(*_):
+        monkeypatch.undo()
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(file_rows, "replace_file", fail)
+
+    class Steps(RowFollower):
+        """Tries again as the process does."""
+
+        async def step(self, sink):
+            try:
+                return await super().step(sink)
+            except Transient:
+                return True
+
+    follow(Rows(), Steps)
+    assert json.loads((follow.directory / "datasets.json").read_bytes())[SYSTEM]["datasets"].keys() == {GAUGE, COUNTER}
+
+
 def test_a_rewind_sends_what_is_asked_for_once(archive, follow, numbers):
     for n in range(3):
         archive.store(MIDNIGHT + n * DAY + 10 * 3600, 10, 3, numbers)
@@ -479,6 +563,37 @@ def test_a_sealing_that_the_log_lacks_is_found_at_the_next_start(archive, follow
     sink = Days()
     follow(sink, DayFollower)
     assert list(sink.stored) == [archive.zone.day(MIDNIGHT + 8 * 3600).date]
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("how", ["new epoch", "trimmed"])
+def test_a_stored_day_that_is_no_longer_sealed_is_reported_although_no_change_states_it(archive, follow, numbers, how, is_made_again):
+    archive.configure(SOURCE.format(days=90))
+    first, *_, last = sealed_days(archive, numbers, 3)
+    sink = Days()
+    follow(sink, DayFollower)
+    archive.set_aside(MIDNIGHT + 8 * 3600)
+    if is_made_again:
+        archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    lose_changes(archive, how)
+    follow(sink, DayFollower)
+    follow(sink, DayFollower)
+    # Counters of the first day have cells in the second one, too, which is open again then.
+    reported = [date for _, date, _ in sink.changing]
+    assert (reported[0], len(reported)) == (first, 2 if is_made_again else 1)
+    assert last not in reported
+
+
+def test_a_stored_day_whose_file_may_have_been_moved_away_stays_stored(archive, follow, numbers):
+    archive.configure(SOURCE.format(days=1))
+    sealed_days(archive, numbers, 2)
+    sink = Days()
+    follow(sink, DayFollower)
+    archive.path(MIDNIGHT + 8 * 3600).unlink()
+    archive.clock.jump(DAY)
+    archive.lose_ledger()
+    follow(sink, DayFollower)
+    assert sink.changing == []
 
 
 def test_the_dates_of_days_are_those_of_the_site(archive):

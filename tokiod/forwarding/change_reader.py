@@ -20,11 +20,15 @@ MAX_CHANGES = 1000
 
 
 class LogPart(msgspec.Struct, frozen=True):
-    """The state of the log, its first changes after a number, and how many follow it."""
+    """The state of the log, its first changes after a number, and how many follow it.
+
+    data_ends: the end of the newest stored window with a sample, by system, epoch seconds.
+    """
 
     state: LogState
     changes: tuple[Change, ...]
     waiting: int
+    data_ends: dict[str, int] = {}
 
 
 class ChangeReader:
@@ -48,7 +52,8 @@ class ChangeReader:
                 state = ledger.changes.state()
                 if state is None:
                     return None
-                part = LogPart(state, tuple(ledger.changes.after(seq, limit)), ledger.changes.windows_after(seq))
+                changes = tuple(ledger.changes.after(seq, limit))
+                part = LogPart(state, changes, ledger.changes.windows_after(seq), _data_ends(ledger))
         except (LedgerNotReady, FileNotFoundError):
             return None
         except PermissionError:
@@ -58,6 +63,14 @@ class ChangeReader:
         if not part.changes:
             self._empty = which, part
         return part
+
+
+def _data_ends(ledger: Ledger) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for row in ledger.sources():
+        if row.data_end is not None:
+            ends[row.system] = max(row.data_end, ends.get(row.system, row.data_end))
+    return ends
 
 
 def spans(changes: Iterable[Change], systems: Collection[str]) -> list[Change]:

@@ -94,10 +94,10 @@ class DayFollower(Follower[DaySink]):
             cursor = await self._note_changes(sink, part, cursor)
             self.save(cursor)
         if self.clock.monotonic() - self._scanned_at >= SCAN_SECONDS:
-            self._scanned_at = self.clock.monotonic()
             for system in self.systems:
-                for day in await asyncio.to_thread(self.rows.days, system, self._today()):
+                for day in await asyncio.to_thread(self._days, part, system, cursor):
                     self._due.setdefault((system, day), cursor.seq)
+            self._scanned_at = self.clock.monotonic()
         if not self._due:
             return bool(part.changes)
         system, day = next(iter(self._due))
@@ -110,7 +110,7 @@ class DayFollower(Follower[DaySink]):
             raise
         return True
 
-    async def from_files(self, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
+    async def from_files(self, part: LogPart, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:  # noqa: ARG002 - of rows
         """Look at all files again. Those that are stored are stored again only after a rewind."""
         self._scanned_at = float("-inf")
         self._damaged.clear()
@@ -119,6 +119,12 @@ class DayFollower(Follower[DaySink]):
                 if self.calendar.day_of_date(dt.date.fromisoformat(date)).end > since:
                     cursor = cursor.day(system, date, msgspec.structs.replace(stored, file=()))
         return cursor
+
+    def _days(self, part: LogPart, system: str, cursor: Cursor) -> list[Day]:
+        """Return the days of which there are files, and those that were stored and whose files are gone."""
+        since = self.held_since(part, system)
+        stored = (self.calendar.day_of_date(dt.date.fromisoformat(date)) for date in cursor.days.get(system, {}))
+        return sorted({*self.rows.days(system, self._today()), *(day for day in stored if day.end > since)})
 
     def _today(self) -> dt.date:
         return self.calendar.day(int(self.clock.time())).date
@@ -144,25 +150,31 @@ class DayFollower(Follower[DaySink]):
             start = day.end
 
     def _identity(self, system: str, day: Day) -> tuple[int, ...]:
-        """Return what another file of the day would have differently; empty without a file."""
+        """Return what another file of the day would have differently; empty without a file. Raises Transient and Fatal."""
         path = self.rows.path(system, day)
         try:
             status = None if path is None else path.stat()
-        except OSError:
+        except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise Transient(f"{path} can't be read: {error.strerror or error}") from error
         return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
     async def _store(self, sink: DaySink, system: str, day: Day, revision: int, cursor: Cursor) -> None:
-        """Store a day if its file is sealed and not stored yet."""
+        """Store a day if its file is sealed and not stored yet; report one that was stored and is no longer sealed."""
         stored = cursor.days.get(system, {}).get(str(day.date))
         file = await asyncio.to_thread(self._identity, system, day)
-        if not file or file == self._damaged.get((system, day)) or (stored is not None and stored.file == file):
+        if (stored is not None and stored.file == file) or (file and file == self._damaged.get((system, day))):
             return
         try:
             part = await asyncio.to_thread(self._sealed, system, day)
             if part is not None:
                 await self.acknowledged(sink.store(FileDay(part, system, day, revision, cursor.epoch)))
                 self.save(cursor.day(system, str(day.date), StoredDay(revision, file)))
+            elif stored is not None and stored.file:
+                # The log has this change mostly, but not where it was trimmed, or begins with another epoch.
+                await self.within(sink.reopened(system, day.date, revision))
+                self.save(cursor.day(system, str(day.date), StoredDay(revision)))
         except DamagedFile as error:
             # Waiting does not help. The daemon sets the file aside and seals another, which is a change; it is counted once until then.
             self._damaged[system, day] = file

@@ -50,15 +50,45 @@ class KnownDataset(msgspec.Struct, frozen=True):
     units: str
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """The days of which rows of a group were sent with a step: from the first to the last, epoch seconds. step: seconds."""
+
+    step: int
+    start: int
+    end: int
+
+
 class KnownSystem(msgspec.Struct, frozen=True):
-    """What was sent of a system: its datasets, and the columns of each group."""
+    """What was sent of a system: its datasets, and the columns and days of each group. A file of an earlier version has no days."""
 
     datasets: dict[str, KnownDataset] = {}
     columns: dict[str, tuple[str, ...]] = {}
+    sent: dict[str, tuple[Sent, ...]] = {}
 
     def step(self, group: str) -> int:
         """Return the step of a group where no file has it. Of datasets that were last sent with others, the finest: its rows have most."""
         return min(one.step for name, one in self.datasets.items() if group_of(name) == group)
+
+    def with_block(self, block: Block, day: Day) -> KnownSystem:
+        """Return what is known once a block of a day was sent; itself if that is nothing new."""
+        group, dataset = group_of(block.dataset), KnownDataset(block.step, block.units)
+        before, sent = self.columns.get(group, ()), self.sent.get(group, ())
+        is_known = block.columns == before or set(block.columns) <= set(before)
+        if is_known and self.datasets.get(block.dataset) == dataset and _with_day(sent, block.step, day) == sent:
+            return self
+        columns = before if is_known else tuple(sorted({*before, *block.columns}, key=natural_key))
+        return KnownSystem(
+            self.datasets | {block.dataset: dataset},
+            self.columns | {group: columns},
+            self.sent | {group: _with_day(sent, block.step, day)},
+        )
+
+
+def _with_day(sent: tuple[Sent, ...], step: int, day: Day) -> tuple[Sent, ...]:
+    """Return the days of a group with another one, sorted by step."""
+    same = [one for one in sent if one.step == step]
+    start, end = min([day.start, *(one.start for one in same)]), max([day.end, *(one.end for one in same)])
+    return tuple(sorted([*(one for one in sent if one.step != step), Sent(step, start, end)], key=lambda one: one.step))
 
 
 class Known:
@@ -71,22 +101,17 @@ class Known:
         except (OSError, msgspec.DecodeError, ValueError):
             self.systems = {}
 
-    def note(self, blocks: list[Block]) -> None:
-        """Record the datasets and columns of blocks before they are sent, durably where there are new ones. Raises Transient."""
-        is_new = False
+    def note(self, blocks: list[Block], day: Day) -> None:
+        """Record the blocks of a day before they are sent, durably where they are new. Raises Transient; then nothing is recorded."""
+        systems = dict(self.systems)
         for block in blocks:
-            known, group = self.systems.get(block.system, KnownSystem()), group_of(block.dataset)
-            dataset, before = KnownDataset(block.step, block.units), known.columns.get(group, ())
-            if known.datasets.get(block.dataset) == dataset and (block.columns == before or set(block.columns) <= set(before)):
-                continue
-            is_new = True
-            columns = tuple(sorted({*before, *block.columns}, key=natural_key))
-            self.systems[block.system] = KnownSystem(known.datasets | {block.dataset: dataset}, known.columns | {group: columns})
-        if is_new:
+            systems[block.system] = systems.get(block.system, KnownSystem()).with_block(block, day)
+        if systems != self.systems:
             try:
-                replace_file(self._path, msgspec.json.encode(self.systems))
+                replace_file(self._path, msgspec.json.encode(systems))
             except OSError as error:
                 raise Transient(f"{self._path} can't be written: {error.strerror}") from error
+            self.systems = systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +173,11 @@ class FileRows:
         except OSError as error:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
 
+    def sent(self, system: str) -> Window | None:
+        """Return the span from the first to the last day of which rows of a system were sent, None without any."""
+        days = [one for sent in self._known.systems.get(system, KnownSystem()).sent.values() for one in sent]
+        return Window(min(one.start for one in days), max(one.end for one in days)) if days else None
+
     def pieces(self, system: str, window: Window) -> Iterator[Piece]:
         """Cut a span into pieces of at most `piece_bytes / divisor`, oldest first.
 
@@ -194,7 +224,7 @@ class FileRows:
         except OSError as error:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
         blocks = [one for one in found if one is not None and one.rows]
-        self._known.note(blocks)
+        self._known.note(blocks, piece.day)
         return blocks + list(self._missing(piece, blocks, revision, epoch))
 
     def _block(self, part: Part, name: str, piece: Piece, revision: int, epoch: int) -> Block | None:

@@ -71,9 +71,19 @@ class Follower(Generic[S]):
         """Send the changes of a part of the log, and some of the backlog; save the cursor. Return whether anything was sent."""
         raise NotImplementedError
 
-    async def from_files(self, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
-        """Return the cursor with all rows of systems that the files have from a time on, epoch seconds, still to be sent."""
+    async def from_files(self, part: LogPart, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
+        """Return the cursor with all rows of systems that the files have from a time on, epoch seconds, still to be sent.
+
+        Rows that were sent and are gone from the files are still to be sent as missing.
+        """
         raise NotImplementedError
+
+    # Files of older days may be moved or deleted at any time. Their rows stay in the receiver, as at any other time.
+    def held_since(self, part: LogPart, system: str) -> int:
+        """Return the epoch second from which the daemon reports a missing file, by the rule of tokiod.writer.maintenance."""
+        now = int(self.clock.time())
+        retention = max((int(source.retention) for source in self.config.source if source.system == system), default=0)
+        return min(now, part.data_ends.get(system, now)) - retention
 
     async def within(self, answer: Awaitable[object]) -> object:
         """Await a sink within its time limit. Raises TimeoutError with a sentence."""
@@ -108,16 +118,16 @@ class Follower(Generic[S]):
             fresh = Cursor(state.epoch, state.head, self.systems, days={} if before is None else before.days)
             reason = "first start" if before is None else "new epoch" if before.epoch != state.epoch else "the log is trimmed"
             log.info("sink.from_files", sink=self.section.name, reason=reason, epoch=state.epoch, cursor=state.head)
-            self.save(await self.from_files(fresh, self.systems, 0))
+            self.save(await self.from_files(part, fresh, self.systems, 0))
             return True
         cursor = before
         if self.systems != before.systems:
             cursor = self._only(cursor)
-            cursor = await self.from_files(cursor, tuple(sorted({*self.systems} - {*before.systems})), 0)
+            cursor = await self.from_files(part, cursor, tuple(sorted({*self.systems} - {*before.systems})), 0)
         requests = await asyncio.to_thread(rewind.requested, self.directory)
         if requests:
             log.info("sink.rewound", sink=self.section.name, start=min(requests.values()))
-            cursor = await self.from_files(cursor, self.systems, min(requests.values()))
+            cursor = await self.from_files(part, cursor, self.systems, min(requests.values()))
         if cursor != before:
             self.save(cursor)
         # Also a request that changes nothing: the backlog has all of it, or no day of it was stored.

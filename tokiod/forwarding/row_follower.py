@@ -16,11 +16,12 @@ from tokiod.forwarding.follower import Follower
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from tokiod.forwarding.change_reader import LogPart
     from tokiod.forwarding.cursor import Cursor
     from tokiod.forwarding.file_rows import Piece
+    from tokiod.window import Day
 
 log = structlog.get_logger()
 
@@ -49,15 +50,25 @@ class RowFollower(Follower[ChangeSink]):
             self.save(cursor.sent(system, piece.window))
         return bool(part.changes) or newest is not None
 
-    async def from_files(self, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
-        """Put the days of which there are files into the backlog."""
+    async def from_files(self, part: LogPart, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
+        """Put the days into the backlog of which there are files, or whose files are gone since rows of them were sent."""
         latest = int(self.clock.time()) + AHEAD_SECONDS
         for system in systems:
-            for day in await asyncio.to_thread(self.rows.days, system, self.calendar.day(latest).date):
+            days = await asyncio.to_thread(self.rows.days, system, self.calendar.day(latest).date)
+            for day in sorted({*days, *self._sent_days(system, self.held_since(part, system))}):
                 start, end = max(day.start, since), min(day.end, latest)
                 if start < end:
                     cursor = cursor.later(system, Window(start, end), cursor.seq)
         return cursor
+
+    def _sent_days(self, system: str, since: int) -> Iterator[Day]:
+        """Yield the days from the first to the last of which rows were sent, and that end after a time."""
+        sent = self.rows.sent(system)
+        start = since if sent is None else max(since, sent.start)
+        while sent is not None and start < sent.end:
+            day = self.calendar.day(start)
+            yield day
+            start = day.end
 
     async def _send_changes(self, sink: ChangeSink, part: LogPart, cursor: Cursor) -> Cursor:
         """Send the spans that are one piece; return the cursor after the changes, with the longer ones in its backlog."""
