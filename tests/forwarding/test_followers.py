@@ -364,6 +364,20 @@ def test_what_was_sent_is_recorded_once_its_file_can_be_written_again(archive, f
     assert json.loads((follow.directory / "datasets.json").read_bytes())[SYSTEM]["datasets"].keys() == {GAUGE, COUNTER}
 
 
+@pytest.mark.parametrize("behind", [3600, DAY])
+def test_rows_after_the_time_of_a_clock_that_is_behind_are_sent(archive, follow, numbers, behind):
+    for n in range(2):
+        archive.store(MIDNIGHT + n * DAY + 8 * 3600, 10, 3, numbers)
+    archive.clock.jump(MIDNIGHT + DAY + 8 * 3600 - behind - archive.clock.time())
+    sink = Rows()
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+    archive.seal(MIDNIGHT + DAY + 8 * 3600)
+    days = Days()
+    follow(days, DayFollower)
+    assert list(days.stored) == [archive.zone.day(MIDNIGHT + DAY + 8 * 3600).date]
+
+
 def test_a_rewind_sends_what_is_asked_for_once(archive, follow, numbers):
     for n in range(3):
         archive.store(MIDNIGHT + n * DAY + 10 * 3600, 10, 3, numbers)

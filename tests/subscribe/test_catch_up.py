@@ -228,6 +228,19 @@ def test_a_file_that_can_not_be_read_is_reported_by_name(tmp_path):
         list(archive.read("fs", GAUGE, EPOCH, 0))
 
 
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_cells_after_midnight_are_read_by_a_subscriber_whose_clock_is_behind(tmp_path, is_complete):
+    """With an older gap in the archive, the watermark lies before midnight, too."""
+    published = Published(tmp_path)
+    archive = Archive(f"{tmp_path}/%Y-%m-%d/{{system}}.hdf5", "UTC", clock=FakeClock(EPOCH + DAY - 180))
+    published.follower = Follower(Reader(), archive)
+    published.store(rising(0 if is_complete else 1, ROWS))
+    published.store(rising(ROWS, ROWS + 3), lost=lambda: True)
+    published.beat()
+    published.sink.close()
+    assert cells(published.picture) == cells(held(tmp_path))
+
+
 @pytest.mark.parametrize("retry", ["heartbeat", "update"])
 def test_what_could_not_be_read_is_read_again_at_the_next_message_and_the_update_comes_at_once(tmp_path, retry):
     published = Published(tmp_path)

@@ -31,7 +31,7 @@ class Archive:
     """The files of a daemon, for subscribers that read there what they missed.
 
     path, timezone: as `[archive] path` and `timezone` of the daemon's configuration; reach: seconds before the last watermark that are
-    read again, too; clock: UTC, the end of what is read.
+    read again, too; clock: UTC, the end of what is read, or later where there are files: it may be behind the daemon's.
 
     What is read, and what is not: new windows, and old gaps that are healed, lie after the last watermark received, and change no cell that
     is more than a step before it. From there on everything is read. Cells that had been stored before, and are replaced while messages are
@@ -49,21 +49,24 @@ class Archive:
         """Return the archive that a daemon with this configuration fills."""
         return cls(config.archive.path, config.timezone, clock=clock)
 
-    def read(self, system: str, dataset: str, since: int, newest: int) -> Iterator[Batch]:
-        """Yield the cells from the step before `since` to now as they are in the files, oldest first, in slices of half an hour or so.
+    def read(self, system: str, dataset: str, since: int, newest: int, watermark: int = 0) -> Iterator[Batch]:
+        """Yield the cells from the step before `since` on as they are in the files, oldest first, in slices of half an hour or so.
 
         NaN: missing; left out after `newest`, the epoch second of the last cell received, where the subscriber has no cells to correct.
-        A day without a file, or without the dataset, has no cells. Raises TokiodError for a file that exists and can't be read.
+        watermark: epoch seconds up to which the files hold cells. A day without a file, or without the dataset, has no cells; the first one
+        without a file after now, `newest` and the watermark is the end. Raises TokiodError for a file that exists and can't be read.
         """
         calendar = Calendar(self.timezone)
         # The first sample of a day can change the last cell of the day before.
-        day, until = calendar.day(calendar.day(since).start - 1), max(int(self.clock.time()), newest)
-        while day.start <= until:
+        day, until = calendar.day(calendar.day(since).start - 1), max(int(self.clock.time()), newest, watermark)
+        while True:
             path = Path(day.date.strftime(self.path).replace("{system}", system))
             try:
                 yield from _cells(path, dataset, day, since, newest)
             except FileNotFoundError:
-                pass  # not created yet, or just set aside: its windows are collected again
+                # Not created yet, or just set aside: its windows are collected again.
+                if day.end > until:
+                    return
             except (OSError, NotLive) as error:
                 raise TokiodError(f"what was missed of {system}/{dataset} can't be read from {path}: {error}") from error
             day = calendar.day(day.end)

@@ -154,7 +154,7 @@ class Follower:
         """Read what was missed of a dataset. Raises TokiodError where a file can't be read: it stays to be read."""
         if topic in self._unread:
             since, watermark = self._unread[topic]
-            for batch in self._archive.read(*topic, since, self._newest[topic]):
+            for batch in self._archive.read(*topic, since, self._newest[topic], watermark):
                 yield self._note(Update(topic[0], batch, watermark, caught_up=True))
             del self._unread[topic]
 
