@@ -153,7 +153,8 @@ class ChangeSink(Opened, Protocol):
 
         blocks: at most one for each dataset, all of the same revision. Steps may differ between the groups of datasets; those of one group
         have the same rows. Each block begins at a whole number of `window` of the configuration, or with the site day, and has all rows
-        that begin in its windows; one with rows longer than `window` may begin before the others.
+        that begin in its windows; one with rows longer than `window` may begin before the others. Where a day was made again with another
+        step, a call before has the rows of the former step as missing, with a revision that is lower by one.
         """
         ...
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from written_archive import COUNTER, GAUGE, MIDNIGHT, STEP, SYSTEM, WrittenArchive
 
+from sinks.elasticsearch.documents import actions, groups
 from tokiod.batch import Batch
 from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
@@ -228,6 +229,26 @@ def test_rows_of_a_lost_file_are_missing_until_they_are_stored_again(archive, fo
     assert held_of(sink.blocks) == archive.held()
 
 
+class Documents(Rows):
+    """Holds the documents of a group by their ids, as Elasticsearch does: each has the state with the highest version."""
+
+    def __init__(self):
+        super().__init__()
+        self.documents = {}
+
+    async def send(self, blocks):
+        for group, members in groups(blocks).items():
+            for action in actions("t", group, members, sorted({name for one in members for name in one.columns})):
+                version = json.loads(action.head).popitem()[1]["version"]
+                if version >= self.documents.get(action.id, (0, None))[0]:
+                    self.documents[action.id] = version, json.loads(action.body or "null")
+        return await super().send(blocks)
+
+    @property
+    def steps(self):
+        return Counter(document["step"] for _, document in self.documents.values() if document)
+
+
 class GroupRows(Rows):
     """Checks what the contract states of the blocks of one call."""
 
@@ -242,7 +263,7 @@ class GroupRows(Rows):
 def store_group(archive, start, step, names, seconds=600, value=1.0):
     """Store gauges of one group, a column each, whose source has a step."""
     times = start + step * np.arange(seconds // step, dtype=np.int64)
-    column, values = np.zeros(len(times), np.uint32), np.full(len(times), value)
+    column, values = np.zeros(len(times), np.uint32), np.full(len(times), float(value))
     batches = [Batch(f"dataservers/{name}", "gauge", step, ("bb0",), times, column, values) for name in names]
     archive.apply(Window(start, start + seconds), batches)
 
@@ -262,6 +283,53 @@ def test_the_datasets_of_a_group_have_the_same_rows_where_its_source_changed_its
         *(("dataservers/cpuload", days[0] + 5 * row) for row in range(120)),
         *((f"dataservers/{name}", days[1] + 60 * row) for name in ("cpuload", "cpuuser") for row in range(10)),
     }
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 60), (60, 5), (60, 3600)])
+def test_rows_of_the_former_step_are_missing_once_a_day_is_made_again_with_another_step(archive, follow, before, after):
+    day, other = (archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600).start for n in range(2))
+    sink = Documents()
+    for step in (before, after):
+        store_group(archive, day, step, ["cpuload"], 3600, value=step)
+        follow(sink)
+        assert sink.steps == {step: 3600 // step}
+        archive.set_aside(day)
+    for step in (before, after):
+        store_group(archive, day, step, ["cpuload", "cpuuser"], 3600, value=step)
+        store_group(archive, other, after, ["cpuload"], 3600)
+        follow(sink)
+        archive.set_aside(day)
+    assert sink.steps == {after: 3600 // after * 2}
+    follow(sink)
+    assert sink.steps == {after: 3600 // after}
+    assert held_of(sink.blocks) == archive.held()
+
+
+def test_rows_of_a_former_step_are_sent_as_missing_only_on_the_days_that_had_it(archive, follow):
+    days = [archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600).start for n in range(2)]
+    store_group(archive, days[0], 5, ["cpuload"])
+    store_group(archive, days[1], 60, ["cpuload"])
+    follow(GroupRows())
+    rewind.request(follow.directory, 0)
+    sink = GroupRows()
+    follow(sink)
+    assert {(archive.zone.day(block.start).start, block.step) for block in sink.blocks} == {(days[0], 5), (days[1], 60)}
+
+
+def test_a_piece_of_a_day_that_had_several_steps_fits_into_memory_and_its_rows_come_last(archive, follow):
+    day = archive.zone.day(MIDNIGHT + 8 * 3600).start
+    sink = Rows()
+    for step in (5, 60):
+        archive.set_aside(day)
+        store_group(archive, day, step, ["cpuload"], 7200, value=step)
+        follow(sink, piece_bytes=8 * 120)
+    assert held_of(sink.blocks) == archive.held()
+    assert max(sum(block.values.nbytes for block in blocks) for blocks in sink.sent) <= 8 * 120
+    newest = max(block.revision for block in sink.blocks)
+    again = Rows()
+    rewind.request(follow.directory, 0)
+    follow(again, piece_bytes=8 * 120)
+    assert [(block.step, block.revision) for block in again.blocks] == [(5, newest - 1), (60, newest)] * (len(again.blocks) // 2)
 
 
 def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, numbers):

@@ -1,7 +1,7 @@
 """Reads the rows of a span from the day files: a block for each dataset, in pieces that fit into memory.
 
 A span of which the file is missing, or no longer has a dataset, is read as rows that are all missing: of the datasets and columns that the
-sink has sent of the system before.
+sink has sent of the system before. So are the rows of a day that were sent with another step than the file has now.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from tokiod.config.load import Config
-    from tokiod.reader.part import Part
+    from tokiod.reader.part import Part, Shape
     from tokiod.window import Calendar, Day
 
 PIECE_BYTES = 8 << 20
@@ -37,6 +39,8 @@ MAX_OPEN_FILES = 8
 CELL_BYTES = 8
 FIRST_YEAR = 2000
 KNOWN_FILE = "datasets.json"
+MAX_STEPS = 8
+"""Of a group, that are remembered."""
 
 
 class DamagedFile(Exception):  # noqa: N818 - a state, not a fault
@@ -65,6 +69,10 @@ class KnownSystem(msgspec.Struct, frozen=True):
     columns: dict[str, tuple[str, ...]] = {}
     sent: dict[str, tuple[Sent, ...]] = {}
 
+    def former(self, group: str, step: int, window: Window) -> list[int]:
+        """Return the other steps than the present one with which rows of a group may have been sent in a window."""
+        return [one.step for one in self.sent.get(group, ()) if one.step != step and one.start < window.end and window.start < one.end]
+
     def step(self, group: str) -> int:
         """Return the step of a group where no file has it. Of datasets that were last sent with others, the finest: its rows have most."""
         return min(one.step for name, one in self.datasets.items() if group_of(name) == group)
@@ -85,10 +93,11 @@ class KnownSystem(msgspec.Struct, frozen=True):
 
 
 def _with_day(sent: tuple[Sent, ...], step: int, day: Day) -> tuple[Sent, ...]:
-    """Return the days of a group with another one, sorted by step."""
+    """Return the days of a group with another one, sorted by their ends."""
     same = [one for one in sent if one.step == step]
     start, end = min([day.start, *(one.start for one in same)]), max([day.end, *(one.end for one in same)])
-    return tuple(sorted([*(one for one in sent if one.step != step), Sent(step, start, end)], key=lambda one: one.step))
+    others = [one for one in sent if one.step != step]
+    return tuple(sorted([*others, Sent(step, start, end)], key=lambda one: (one.end, one.step))[-MAX_STEPS:])
 
 
 class Known:
@@ -200,19 +209,29 @@ class FileRows:
         return max(self._window, seconds // self._window * self._window)
 
     def _cells_per_second(self, system: str, day: Day) -> float:
-        """Return how many cells a second of a day has: by its file, else by what was sent of the system before."""
-        path = self.path(system, day)
+        """Return how many cells a second of a day has: by its file, and by what was sent of the system before."""
+        path, shapes = self.path(system, day), dict[str, "Shape"]()
         try:
             part = None if path is None else self.part(path)
-            if part is not None:
-                return sum(len(shape.columns) / max(1, shape.step) for shape in map(part.shape, part.names))
+            shapes = {} if part is None else {name: part.shape(name) for name in part.names}
         except (DamagedFile, NotTts, FileNotFoundError):
             pass
-        known = self._known.systems.get(system, KnownSystem())
-        return sum(len(known.columns[group_of(name)]) / one.step for name, one in known.datasets.items())
+        known, window = self._known.systems.get(system, KnownSystem()), Window(day.start, day.end)
+        rate = sum(len(shape.columns) / max(1, shape.step) for shape in shapes.values())
+        steps = {group_of(name): max(1, shape.step) for name, shape in shapes.items()}
+        for name in known.datasets:
+            group = group_of(name)
+            step = steps.get(group) or known.step(group)
+            missing = [*known.former(group, step, window), *([] if name in shapes else [step])]
+            rate += sum(len(known.columns[group]) / one for one in missing)
+        return rate
 
-    def blocks(self, piece: Piece, revision: int, epoch: int) -> list[Block]:
-        """Read all datasets of a piece. Raises DamagedFile."""
+    def blocks(self, piece: Piece, revision: int, epoch: int) -> list[list[Block]]:
+        """Read all datasets of a piece, for one call of the sink after another. Raises DamagedFile.
+
+        The last call has the rows of the present step. Those before have the missing rows of former steps, whose revision is lower by one:
+        it covers all earlier changes, and the present rows win in any receiver.
+        """
         path = self.path(piece.system, piece.day)
         part = None if path is None else self.part(path)
         try:
@@ -225,7 +244,8 @@ class FileRows:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
         blocks = [one for one in found if one is not None and one.rows]
         self._known.note(blocks, piece.day)
-        return blocks + list(self._missing(piece, blocks, revision, epoch))
+        blocks += list(self._missing(piece, blocks, revision, epoch))
+        return [*self._former(piece, blocks, revision - 1, epoch), blocks]
 
     def _block(self, part: Part, name: str, piece: Piece, revision: int, epoch: int) -> Block | None:
         shape = part.shape(name)
@@ -247,14 +267,33 @@ class FileRows:
                 start, step, count = rows.get(group_of(name)) or self._rows_of(piece, known.step(group_of(name)))
                 columns = known.columns[group_of(name)]
                 if count:
-                    values = np.full((count, len(columns)), np.nan)
-                    yield Block(piece.system, name, start, step, columns, values, dataset.units, revision, epoch)
+                    yield Block(piece.system, name, start, step, columns, _no_values(count, columns), dataset.units, revision, epoch)
+
+    def _former(self, piece: Piece, present: list[Block], revision: int, epoch: int) -> list[list[Block]]:
+        """Return the rows without values of the steps that datasets had before, as far as they are not rows of the present step."""
+        known = self._known.systems.get(piece.system, KnownSystem())
+        calls: list[list[Block]] = []
+        for one in present:
+            group = group_of(one.dataset)
+            is_from_midnight = (one.start - piece.day.start) % one.step == 0
+            steps = [step for step in known.former(group, one.step, piece.window) if step % one.step or not is_from_midnight]
+            for number, former in enumerate(steps):
+                start, step, count = self._rows_of(piece, former)
+                columns = known.columns[group]
+                block = Block(piece.system, one.dataset, start, step, columns, _no_values(count, columns), one.units, revision, epoch)
+                calls += [[]] if number == len(calls) else []
+                calls[number] += [block] if count else []
+        return calls
 
     def _rows_of(self, piece: Piece, step: int) -> tuple[int, int, int]:
         """Return the start, step and number of the rows that a file of the day would have in a piece."""
         day = piece.day
         first, last = _rows(piece.window, day.start, step, -(-(day.end - day.start) // step), self._window)
         return day.start + first * step, step, max(0, last - first)
+
+
+def _no_values(rows: int, columns: tuple[str, ...]) -> NDArray[np.float64]:
+    return np.full((rows, len(columns)), np.nan)
 
 
 def _rows(window: Window, start: int, step: int, rows: int, unit: int) -> tuple[int, int]:

@@ -92,13 +92,13 @@ class RowFollower(Follower[ChangeSink]):
 
     async def _send_piece(self, sink: ChangeSink, piece: Piece, revision: int, epoch: int) -> None:
         try:
-            blocks = await asyncio.to_thread(self.rows.blocks, piece, revision, epoch)
+            calls = await asyncio.to_thread(self.rows.blocks, piece, revision, epoch)
         except DamagedFile as error:
             # Waiting does not help. The daemon sets aside a file that it finds damaged, and stores its windows again, which is a change.
             log.warning("sink.file_damaged", sink=self.section.name, window=str(piece.window), error=str(error))
             self.count(Acknowledged(0, Counter({DAMAGED: 1})))
             return
-        if blocks:
+        for blocks in filter(None, calls):
             await self._in_time(sink.send(blocks))
 
     async def _in_time(self, answer: Awaitable[object]) -> None:
