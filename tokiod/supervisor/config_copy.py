@@ -13,6 +13,7 @@ from tokiod.bus import curve
 from tokiod.config import load as configuration
 from tokiod.config.load import Config
 from tokiod.errors import ConfigError
+from tokiod.runtime.full_disk import FULL
 from tokiod.supervisor.control_socket import Reloaded
 from tokiod.tts.live.files import NameNotDurable, replace_file
 
@@ -33,7 +34,7 @@ class ConfigCopy:
         curve.check(self.config)
         self._copy = self.config.run / COPY_NAME
         self._next = self._text, self.config
-        self._write(self._text)
+        self._write(*self._next)
 
     @property
     def arguments(self) -> list[str]:
@@ -52,27 +53,28 @@ class ConfigCopy:
         return changes(self.config, config)
 
     def accept(self) -> tuple[str, Config]:
-        """Use what was read last; return what roll_back() needs."""
+        """Use what was read last; return what roll_back() needs. Raises ConfigError where it can't be copied; then nothing has changed."""
         before = self._text, self.config
         self.roll_back(self._next)
         return before
 
     def roll_back(self, before: tuple[str, Config]) -> None:
-        """Use an earlier configuration."""
+        """Use an earlier configuration. Raises as accept()."""
+        self._write(*before)
         self._text, self.config = before
-        self._write(self._text)
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, config: Config) -> None:
         try:
-            if self._copy.parent == self.config.archive.private:
+            if self._copy.parent == config.archive.private:
                 # The bus has no directory of its own. The writer would create this one for its lock, but has not started yet.
-                self.config.archive.root.mkdir(parents=True, exist_ok=True)
+                config.archive.root.mkdir(parents=True, exist_ok=True)
             make_private(self._copy.parent)
             # A copy that a power loss takes away is made again by the next start.
             with contextlib.suppress(NameNotDurable):
                 replace_file(self._copy, text.encode())
         except OSError as error:
-            raise ConfigError([f"{self._copy}: {error.strerror}: the directory must exist and be writable"]) from None
+            remedy = "make room there" if error.errno in FULL else "the directory must exist and be writable"
+            raise ConfigError([f"{self._copy}: {error.strerror}: {remedy}"]) from None
 
 
 def changes(old: Config, new: Config) -> Reloaded:
