@@ -25,8 +25,9 @@ from tokiod.supervisor.control_socket import Ping, Pong, Refused, serve_control
 from tokiod.supervisor.health import WATCHDOG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
+    from typing import Any
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
@@ -38,6 +39,7 @@ log = structlog.get_logger()
 
 FIRST_REPORT_SECONDS = 0.1
 """Between two looks at the processes, to report to systemd, until all are ready. Then they are as far apart as those of child_process."""
+STOPPING = "the daemon is stopping; it reads the configuration when it starts again"
 READY_LIMIT_SECONDS = 60.0
 """Seconds until the processes must be ready with a configuration for which all of them were restarted."""
 
@@ -103,6 +105,8 @@ class Supervisor:
     async def reload(self) -> Answer:
         """Read the configuration file again and apply it; on failure, keep the configuration in use."""
         async with self._reloading:
+            if self._stopped.is_set():
+                return Refused([STOPPING])
             try:
                 changes = self._copy.read()
             except ConfigError as error:
@@ -180,19 +184,32 @@ class Supervisor:
         except TokiodError:
             await self._children.stop_quietly()
             self._copy.roll_back(previous)
-            self._start()
+            if not self._stopped.is_set():
+                self._start()
             raise
 
     async def _apply(self, changes: Reloaded) -> None:
         if changes.restarted:
             await self._children.stop()
+            if self._stopped.is_set():
+                raise TokiodError(STOPPING)
             self._start()
             await self._until_ready()
             return
         self._on_config(self._copy.config)
         if self._metrics is not None:
             self._metrics.reload(self._copy.config)
-        await self._children.reload()
+        await self._unless_stopped(self._children.reload())
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, but not once the daemon is to stop: systemd kills it if that takes long. Raises TokiodError then."""
+        working, stopped = asyncio.create_task(work), asyncio.create_task(self._stopped.wait())
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not working.done():
+            working.cancel()
+            raise TokiodError(STOPPING)
+        await working
 
     async def _until_ready(self) -> None:
         deadline = time.monotonic() + READY_LIMIT_SECONDS
