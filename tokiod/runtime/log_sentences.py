@@ -27,6 +27,7 @@ SENTENCES = {
     "child.died": "{child} ended with code {code}; it is started again in {restart_in} s",
     "child.hung": "{child} made no progress for {silent_for} s and was killed; its last status: {status}",
     "child.killed": "{child} did not stop within {after} s and was killed",
+    "child.not_started": "{child} could not be started: {error}; it is tried again in {restart_in} s",
     "child.started": "{child} was started as process {pid}",
     "clock.jumped": "the wall clock jumped by {seconds} s",
     "collectors.ready": "the collectors are ready, {sources} sources",

@@ -117,7 +117,13 @@ class ChildProcess(msgspec.Struct):
         """
         delay = RestartDelay()
         while not self._stopping.is_set():
-            code = await self._once()
+            try:
+                code = await self._once()
+            except OSError as error:
+                if not self.starts:
+                    raise
+                await self._wait_for_resources(delay, error)
+                continue
             if self._stopping.is_set():
                 return
             if code == EXIT_NEEDS_OPERATOR and (self.is_essential or not self._was_ready):
@@ -126,6 +132,13 @@ class ChildProcess(msgspec.Struct):
             self.restarts += 1
             log.warning("child.died", child=self.name, code=code, restart_in=round(seconds, 1))
             await self._pause(seconds)
+
+    # A fork needs a process, memory and descriptors, which may be short for a moment: just when a child was killed for want of memory.
+    async def _wait_for_resources(self, delay: RestartDelay, error: OSError) -> None:
+        self._ready_since, self._notified_at = None, time.monotonic()
+        seconds = delay.after(None)
+        log.warning("child.not_started", child=self.name, error=str(error), restart_in=round(seconds, 1))
+        await self._pause(seconds)
 
     async def stop(self) -> None:
         """Send SIGTERM and wait until the child has ended; kill it when it takes too long."""
