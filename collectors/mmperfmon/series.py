@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -41,7 +42,8 @@ class Series:
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
         self._numbers: dict[Place, int] = {}
-        self._of_legend: dict[Legend, NDArray[np.int64]] = {}
+        # Legends change with the components that have data; those that read_legend() has dropped don't come again.
+        self._of_legend: WeakKeyDictionary[Legend, NDArray[np.int64]] = WeakKeyDictionary()
         self._columns: dict[str, dict[str, list[int]]] = {}
         self._columns_of = 0
 

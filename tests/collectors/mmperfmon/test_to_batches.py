@@ -1,6 +1,7 @@
 """Tables with rows in any order, some of them twice, to rows and cells, against what one value at a time gives."""
 
 import datetime as dt
+import gc
 from collections import Counter
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -89,3 +90,14 @@ def test_metrics_without_a_name_of_tts_are_kept_under_declared_ones():
     }
     assert found.keys() <= UNITS.keys()
     assert +dropped == {"unknown metric": 2}
+
+
+def test_legends_that_do_not_come_again_are_not_kept():
+    """The live collector kept one for each set of nodes that had data, until the daemon was restarted."""
+    series = Series(Maps())
+    for number in range(40):
+        lines = [f" {n}:\tnode{n:05}-{number}.cluster|CPU|cpu_user" for n in range(1, 5001)]
+        series.numbers(read_legend(("\n".join(lines) + "\n").encode()))
+    gc.collect()
+    assert len(series._of_legend) < 30
+    assert len(series) == 40 * 5000
