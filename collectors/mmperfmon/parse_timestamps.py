@@ -29,11 +29,30 @@ def to_instants(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64]:
     """Return the instants of joined time stamps, in the order of the rows; NEVER for a time that no clock in the zone showed."""
     instants = _in_steady_hours(stamps, zone)
     if instants is None:
-        pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
-        first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+        first, second = _both_instants(stamps, zone)
         instants = np.where(_second_pass(first, second), second, first)
     instants.flags.writeable = False
     return instants
+
+
+@cached_for_bytes(CACHE_BYTES)
+def to_later_instants(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64] | None:
+    """Return the instants if the rows at the end, of an hour that occurs twice, are of its second pass; None where the rows decide that."""
+    first, second = _both_instants(stamps[-STAMP:], zone)
+    if not len(first) or first[0] == second[0]:
+        return None
+    first, second = _both_instants(stamps, zone)
+    is_second = _second_pass(first, second)
+    if is_second[-1]:
+        return None
+    is_second[np.flatnonzero(np.diff(first < second, prepend=False))[-1] :] = True
+    return np.where(is_second, second, first)
+
+
+def _both_instants(stamps: bytes, zone: dt.tzinfo) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+    return first, second
 
 
 def _in_steady_hours(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64] | None:
@@ -72,7 +91,7 @@ def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
 
 # Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back, the rows
 # around decide: if rows after the repeated hour follow, the second pass begins after the widest gap; the gap before the first row of a
-# file counts as infinite. Rows that nothing follows are the first pass: the two could not be distinguished anyway.
+# file counts as infinite. Rows that nothing follows are the first pass, unless the time at which the file was written shows the second.
 def _second_pass(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
     is_twice = first < second
     if not is_twice.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -95,18 +95,20 @@ class SavedOutputs:
             self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
-        has_legend = False
-        with closing(self._parsed(path)) as parsed:
+        has_legend, times = False, deque[float | None]()
+        with closing(self._parsed(path, times)) as parsed:
             for output in parsed:
+                written = times.popleft()
                 has_legend = has_legend or bool(output.legends)
                 self._dropped.update(output.dropped if output.legends else {NO_OUTPUT: 1})
                 for table in output.tables:
-                    spool.add(measured(table, self._buckets, self._series, None, self._dropped))
+                    spool.add(measured(table, self._buckets, self._series, None, self._dropped, written))
         if not has_legend:
             raise Fatal(f"{path}: not an output of `mmperfmon query`: it has no legend")
 
-    def _parsed(self, path: Path) -> Generator[Output]:
-        coming = (self._unless_stopped(data) for _, data in outputs(path, self._on_read))
+    def _parsed(self, path: Path, times: deque[float | None]) -> Generator[Output]:
+        """Yield the outputs of a path. times: receives when each was written, before it is yielded."""
+        coming = (self._unless_stopped(data, written, times) for data, written in outputs(path, self._on_read))
         if (count := worker_count()) and _size(path) >= MIN_BYTES_FOR_WORKERS:
             from collectors.mmperfmon.parse_workers import parsed  # noqa: PLC0415 - multiprocessing is for large inputs alone
 
@@ -114,9 +116,10 @@ class SavedOutputs:
         else:
             yield from (output for piece in pieces(coming) for output in parse_all(piece))
 
-    def _unless_stopped(self, data: bytes) -> bytes:
+    def _unless_stopped(self, data: bytes, written: float | None, times: deque[float | None]) -> bytes:
         if self._stopping.is_set():
             raise Fatal("stopped while reading saved outputs")
+        times.append(written)
         return data
 
 

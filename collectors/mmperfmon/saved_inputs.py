@@ -26,8 +26,8 @@ _PIECES_AHEAD = 8
 """Pieces that are unpacked in advance."""
 
 
-def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and unpacked bytes of each file in a directory (recursively) or an archive, or of a single file.
+def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[bytes, float | None]]:
+    """Yield the unpacked bytes of each file in a directory (recursively) or an archive, or of a single file, and when it was written.
 
     on_read: called with the number of bytes read, from any thread. Raises Fatal for broken or too large files, OSError.
     """
@@ -56,9 +56,9 @@ def pieces(coming: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield piece
 
 
-def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
+def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[bytes, float | None]]:
     if not is_tar(stream.peek(BLOCK_BYTES)):
-        yield str(path), _read_limited(str(path), stream)
+        yield _read_limited(str(path), stream), path.stat().st_mtime
         return
     total = 0
     for member in members(stream.read, MAX_OUTPUT_BYTES):
@@ -67,7 +67,7 @@ def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
         total += len(data)
         if total > MAX_ARCHIVE_BYTES:
             raise Fatal(f"{path}: unpacked, its members are larger than {MAX_ARCHIVE_BYTES >> 30} GiB: split it")
-        yield name, data
+        yield data, member.written
 
 
 def _read_limited(name: str, stream: _Stream) -> bytes:

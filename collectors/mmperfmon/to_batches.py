@@ -9,7 +9,7 @@ import numpy as np
 
 from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD, PERCENT
 from collectors.mmperfmon.parse_legend import CACHE_BYTES
-from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
+from collectors.mmperfmon.parse_timestamps import NEVER, to_instants, to_later_instants
 from collectors.mmperfmon.series import REASONS
 from tokiod.batch import Batch
 from tokiod.batch import Rows as WholeRows
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 MIN_ROWS_FOR_LENGTH = 3
 """With fewer rows, longer buckets can't be distinguished from missing ones."""
+
+
+WRITTEN_SECONDS = 3600
+"""An output is written within this time after its last bucket: of an hour that occurs twice, the first pass before the second one ends."""
 
 
 class Buckets(NamedTuple):
@@ -57,9 +61,17 @@ class Rows(NamedTuple):
 
 # A time stamp marks the end of its bucket, so the bucket begins a step earlier, if it is as long as a step. Sums over other lengths would
 # be wrong in the rows of a step and look right.
-def measured(table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str]) -> Rows:
-    """Return the rows of a table within a window (None: all), and those of its columns that have a series; count the others."""
-    begin, exists, fault, is_repeated = _begins(table.stamps, buckets)
+def measured(  # noqa: PLR0913, PLR0917 - a table, what it means, and what of it is wanted
+    table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str], written: float | None = None
+) -> Rows:
+    """Return the rows of a table within a window (None: all), and those of its columns that have a series; count the others.
+
+    written: when the output was written, epoch seconds: it shows the pass of an hour that occurs twice, where the rows don't.
+    """
+    found = _begins(table.stamps, buckets)
+    if found.later is not None and written is not None and 0 <= written - found.later.time[-1] - buckets.step <= WRITTEN_SECONDS:
+        found = found.later
+    begin, exists, fault, is_repeated, _ = found
     time, value = begin, table.value
     if exists is not None:
         dropped["time stamp that does not exist"] += int(np.count_nonzero(~np.isnan(value[~exists])))
@@ -73,24 +85,33 @@ def measured(table: Table, buckets: Buckets, series: Series, window: Window | No
 
 
 class _Begins(NamedTuple):
-    """The beginnings of buckets; which rows have a time (None: all), what is wrong with the buckets' length, whether one is repeated."""
+    """The beginnings of buckets; which rows have a time (None: all), what is wrong with the buckets' length, whether one is repeated.
+
+    later: the same, if the rows at the end may as well be of the second pass of an hour that occurs twice.
+    """
 
     time: NDArray[np.int64]
     exists: NDArray[np.bool_] | None
     fault: str | None
     is_repeated: bool
+    later: _Begins | None = None
 
 
 # Outputs of one hour have the same stamps, so most calls are answered from the cache.
 @cached_for_bytes(CACHE_BYTES)
 def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
-    end = to_instants(stamps, buckets.zone)
+    found, later = to_instants(stamps, buckets.zone), to_later_instants(stamps, buckets.zone)
+    begins = _begins_of(found, buckets.step)
+    return begins if later is None else begins._replace(later=_begins_of(later, buckets.step))
+
+
+def _begins_of(end: NDArray[np.int64], step: int) -> _Begins:
     exists = end != NEVER
-    begin = end - buckets.step
+    begin = end - step
     begin.flags.writeable = False
     there = np.unique(end[exists])
     is_repeated = len(there) < int(np.count_nonzero(exists))
-    return _Begins(begin, None if exists.all() else exists, _other_length(there, buckets.step), is_repeated)
+    return _Begins(begin, None if exists.all() else exists, _other_length(there, step), is_repeated)
 
 
 # Sometimes mmperfmon prints a bucket twice, and not on the next run. A count that included the second one would make the window look as if

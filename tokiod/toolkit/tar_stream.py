@@ -10,6 +10,7 @@ in some releases of Python.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ MAX_PADDING_BYTES = 1 << 20
 """Bytes after the end that are read."""
 
 _READ_BYTES = 1 << 18
-_NAME, _SIZE, _CHECKSUM, _TYPE, _MAGIC, _PREFIX = (
+_NAME, _SIZE, _TIME, _CHECKSUM, _TYPE, _MAGIC, _PREFIX = (
     slice(100),
     slice(124, 136),
+    slice(136, 148),
     slice(148, 156),
     slice(156, 157),
     slice(257, 263),
@@ -45,16 +47,21 @@ class BrokenTar(Exception):  # noqa: N818 - a state: damaged, truncated or too l
 
 
 class Member(NamedTuple):
-    """A file of an archive. data: its bytes in pieces, which must be read before the next member is."""
+    """A file of an archive. data: its bytes in pieces, which must be read before the next member is.
+
+    written: when the file was written, epoch seconds, None where the header has no time.
+    """
 
     name: str
     data: Iterator[bytes]
+    written: int | None = None
 
 
 class _Header(NamedTuple):
     name: str
     size: int
     type: bytes
+    written: int | None
 
 
 def is_tar(block: bytes) -> bool:
@@ -82,7 +89,7 @@ def members(read: Callable[[int], bytes], max_bytes: int) -> Iterator[Member]:
             raise BrokenTar(f"its members are larger than {MAX_ARCHIVE_BYTES >> 30} GiB: split it")
         data = _data(header, read)
         if header.type != _DIRECTORY:
-            yield Member(header.name, data)
+            yield Member(header.name, data, header.written)
         for _ in data:
             pass
         read(-header.size % BLOCK_BYTES)
@@ -100,7 +107,10 @@ def _header(block: bytes) -> _Header | None:
     prefix = _text(block[_PREFIX]) if block[_MAGIC] == b"ustar\0" else ""
     name, kind = _text(block[_NAME]), block[_TYPE]
     is_old_directory = kind == b"\0" and name.endswith("/")
-    return _Header(f"{prefix}/{name}" if prefix else name, _number(block[_SIZE]), _DIRECTORY if is_old_directory else kind)
+    written = None
+    with suppress(BrokenTar):
+        written = _number(block[_TIME]) or None
+    return _Header(f"{prefix}/{name}" if prefix else name, _number(block[_SIZE]), _DIRECTORY if is_old_directory else kind, written)
 
 
 def _number(field: bytes) -> int:
@@ -148,7 +158,7 @@ def _extended(header: _Header, records: dict[str, str]) -> _Header:
     size = records.get("size", "")
     if size and not (len(size) < 20 and size.isascii() and size.isdigit()):  # noqa: PLR2004 - an int64 at most
         raise BrokenTar("damaged extended header")
-    return _Header(records.get("path", header.name), int(size) if size else header.size, header.type)
+    return _Header(records.get("path", header.name), int(size) if size else header.size, header.type, header.written)
 
 
 def _checked_size(header: _Header, max_bytes: int) -> int:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import os
 import sys
 import tarfile
 from contextlib import closing
@@ -142,6 +143,26 @@ def test_interfaces_in_files_of_their_own_are_summed_too_and_only_where_all_are_
     found, data = of(opened(written(tmp_path, texts)))
     assert found == {"dataservers/netinbytes": {(small.START, "nsd1"): 11.0, (small.START + 120, "nsd1"): 33.0}}
     assert data.dropped == {"loopback": 3}
+
+
+@pytest.mark.parametrize("form", ["files", "archive"])
+def test_files_of_the_hour_that_occurs_twice_are_of_the_pass_in_which_they_were_written(tmp_path, form):
+    """A folder that a script fills every few minutes: the second hour replaced the first, and was missing itself."""
+    back = int(dt.datetime(2026, 11, 1, 9, 0, tzinfo=dt.UTC).timestamp())
+    begins = {f"{n}.out": back - 3600 + 600 * n for n in range(12)}
+    (tmp_path / "in").mkdir()
+    with tarfile.open(tmp_path / "in.tar", "w") as archive:
+        for value, (name, begin) in enumerate(begins.items()):
+            first = dt.datetime.fromtimestamp(begin + 60, ZoneInfo(ZONE)).replace(tzinfo=None)
+            text = output({"nsd1|CPU|cpu_user": [value] * 6}, stamps(first, 6))
+            (tmp_path / "in" / name).write_bytes(text)
+            os.utime(tmp_path / "in" / name, (begin + 420, begin + 420))
+            archive.add(tmp_path / "in" / name, name)
+    window = Window(back - 3600, back + 3600)
+    found, _ = of(opened(tmp_path / ("in" if form == "files" else "in.tar"), step=60), window)
+    cells = {time: value for (time, _), value in found["dataservers/cpuuser"].items()}
+    expected = {begin + 60 * row: float(value) for value, begin in enumerate(begins.values()) for row in range(6)}
+    assert cells == expected
 
 
 def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own_interfaces(tmp_path):

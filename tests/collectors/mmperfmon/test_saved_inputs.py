@@ -21,7 +21,7 @@ def archived(path, mode, files=FILES):
 
 
 def read(path, on_read=lambda _bytes: None):
-    return [data for _, data in outputs(path, on_read)]
+    return [data for data, _ in outputs(path, on_read)]
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
