@@ -14,6 +14,7 @@ from job_rows import DATE, DAY, collected, rows
 from waiting import wait_for
 
 from tokiod.errors import Refusal
+from tokiod.jobs import merge as jobs_merge
 from tokiod.jobs import table as jobs_table
 from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
@@ -318,6 +319,155 @@ def test_a_window_that_is_stored_again_during_a_merge_stays_where_its_inode_retu
     site.table.run()
     assert len(all_rows(site.place, "9")) == 2
     assert len(table_files(site.place)) == 2
+
+
+def merged_early(site, windows):
+    """Store windows and have them merged by a clock that is two days ahead for two minutes."""
+    for number in range(windows):
+        site.store(number, jobs=("1",))
+    site.clock.jump(2 * 86400)
+    site.run()
+    site.clock.jump(-2 * 86400)
+    assert [file.is_window for file in table_files(site.place)] == [False]
+
+
+def held_windows(place):
+    return sorted(stored_windows(place))
+
+
+def test_a_later_attempt_at_a_window_that_was_merged_early_stays_through_each_merge(site):
+    merged_early(site, 10)
+    site.store(5, jobs=("1", "2"))
+    for number in range(10, 9 + MERGE_WINDOWS):
+        site.store(number, jobs=("1",))
+    before, windows = as_cells(all_rows(site.place)), sorted(set(held_windows(site.place)))
+    for seconds in (3 * 3600, 2 * 86400):
+        site.clock.jump(seconds)
+        site.run()
+        (merged,) = table_files(site.place)
+        assert not merged.is_window
+        assert as_cells(all_rows(site.place)) == before
+        assert held_windows(site.place) == windows
+
+
+def test_a_window_that_is_stored_again_during_a_merge_stays_through_the_next_ones(site):
+    for number in range(MERGE_WINDOWS):
+        site.store(number)
+    site.clock.jump(2 * 3600)
+    asyncio.run(site.clock.advance(60))
+    site.table.run()
+    site.store(3, jobs=("9",))
+    site.table.run()
+    for number in range(MERGE_WINDOWS, 2 * MERGE_WINDOWS - 1):
+        site.store(number)
+    before = as_cells(all_rows(site.place))
+    for seconds in (3 * 3600, 2 * 86400):
+        site.clock.jump(seconds)
+        site.run()
+        assert [file.is_window for file in table_files(site.place)] == [False]
+        assert as_cells(all_rows(site.place)) == before
+
+
+def test_a_merged_file_that_holds_none_of_the_windows_is_not_merged_again(site):
+    """Of two sources, one may be an hour late each time: then the day would be written once an hour."""
+    for number in range(MERGE_WINDOWS):
+        site.store(number, source="a")
+    site.clock.jump(2 * 3600)
+    site.run()
+    (first,) = table_files(site.place)
+    written = first.path.stat().st_ino
+    for number in range(MERGE_WINDOWS):
+        site.store(number + (number == MERGE_WINDOWS - 1), source="b")
+    site.run()
+    assert [(file.is_window, file.end) for file in table_files(site.place)] == [(False, first.end), (False, first.end + 60)]
+    assert first.path.stat().st_ino == written
+
+
+@pytest.mark.parametrize("most", [4, 5, 8, 40])
+def test_windows_that_many_merged_files_hold_are_merged_with_them_as_many_at_once_as_may_be_open(site, most, monkeypatch):
+    monkeypatch.setattr(jobs_table, "MERGE_WINDOWS", 4)
+    for module in (jobs_table, jobs_merge):
+        monkeypatch.setattr(module, "MAX_FILES", most)
+    sizes = []
+    merge = jobs_table.merge
+
+    def counted(paths, *rest):
+        sizes.append(len(paths))
+        merge(paths, *rest)
+
+    monkeypatch.setattr(jobs_table, "merge", counted)
+    for hour in range(4):
+        for number in range(4):
+            site.store(4 * hour + number, jobs=("1",))
+        site.clock.jump(2 * 3600)
+        site.run()
+    assert len(table_files(site.place)) == 4
+    for number in range(16):
+        site.store(number, jobs=("1", "2"))
+    before = as_cells(all_rows(site.place))
+    for _ in range(12):
+        site.run()
+        assert as_cells(all_rows(site.place)) == before
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert ([file.is_window for file in table_files(site.place)], as_cells(all_rows(site.place))) == ([False], before)
+    assert len(held_windows(site.place)) == 16
+    assert max(sizes) <= most
+
+
+def merged_by_hours_and_by_day(table):
+    """Merge windows with the file that holds one of them, store another attempt, and merge the day."""
+    let_run(table, 2 * 3600)
+    store_in(table, 2, ("1", "9"))
+    let_run(table, 2 * 86400)
+
+
+def let_run(table, seconds):
+    table.clock.jump(seconds)
+    for _ in range(4):
+        asyncio.run(table.clock.advance(60))
+        table.run()
+
+
+def store_in(table, number, jobs):
+    table.apply(collected(number, rows(DAY + 60 * number + 5, jobs, **{"open.samples": number + 1})))
+    assert table.commit() == []
+
+
+def with_a_window_stored_again(directory):
+    """Store windows of which a clock that was ahead merged four, and one of these again; return the clock."""
+    table = JobTable(directory / "jobs", Calendar("UTC"), FakeClock(DAY + 3600), inline=True)
+    for number in range(4):
+        store_in(table, number, ("1",))
+    let_run(table, 2 * 86400)
+    table.clock.jump(-2 * 86400)
+    for number, jobs in ((1, ("1", "2")), (4, ("1",)), (5, ("1",)), (6, ("1",))):
+        store_in(table, number, jobs)
+    return table.clock
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_kill_at_any_step_of_a_merge_loses_no_row_of_a_window_that_a_merged_file_holds_too(tmp_path, loses_power, monkeypatch):
+    monkeypatch.setattr(jobs_table, "MERGE_WINDOWS", 4)
+
+    def played(step):
+        directory = tmp_path / str(step)
+        clock, files, place = with_a_window_stored_again(directory), FaultyFiles(directory), directory_of(directory / "jobs", "fs", DATE)
+        before = set(as_cells(all_rows(place)))
+        files.kill_at(step)
+        with contextlib.suppress(SimulatedKill):
+            merged_by_hours_and_by_day(JobTable(directory / "jobs", Calendar("UTC"), clock, files, inline=True))
+        if loses_power:
+            files.power_loss(step)
+        assert before <= set(as_cells(all_rows(place))), step
+        merged_by_hours_and_by_day(JobTable(directory / "jobs", Calendar("UTC"), FakeClock(DAY + 7200), inline=True))
+        assert len(table_files(place)) == 1, step
+        return as_cells(all_rows(place)), len(files.operations)
+
+    expected, steps = played(10**6)
+    assert steps > 30
+    for step in range(1, steps + 1, 3 if loses_power else 1):
+        assert played(step)[0] == expected, step
 
 
 def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_place(site):

@@ -30,17 +30,27 @@ ATTEMPTS = 300
 """At reading a directory. A merge removes up to MAX_FILES files one after the other, and each may end an attempt."""
 MAX_SLICES = 64
 """Of a column that are read one by one: from so many on, all between the first and the last is read at once, and divided then."""
-_NAME = re.compile(rf"(\d+)-(\d+)(@[A-Za-z0-9_.-]+)?{re.escape(SUFFIX)}")
+_NAME = re.compile(rf"(\d+)-(\d+)(?:@([A-Za-z0-9_.-]+))?{re.escape(SUFFIX)}")
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table by its name: it holds rows of [start, end). is_window: one window of one source, else several."""
+    """A file of the table by its name: it holds rows of [start, end). source: of the one window that it holds, "" of several windows."""
 
     path: Path
     start: int
     end: int
-    is_window: bool
+    source: str
+
+    @property
+    def is_window(self) -> bool:
+        """Whether the file holds one window of one source, else several."""
+        return bool(self.source)
+
+    @property
+    def window(self) -> Source:
+        """Return the one window that the file holds."""
+        return self.source, self.start, self.end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +141,7 @@ def table_files(directory: Path) -> list[TableFile]:
         names = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
     except FileNotFoundError:
         return []
-    found = [TableFile(path, int(name[1]), int(name[2]), name[3] is not None) for path, name in names if name is not None]
+    found = [TableFile(path, int(name[1]), int(name[2]), name[3] or "") for path, name in names if name is not None]
     return sorted(found, key=lambda file: (not file.is_window, file.start, file.end, file.path))
 
 

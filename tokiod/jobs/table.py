@@ -5,6 +5,9 @@
 
 A window is one file that a rename puts in place: stored twice it is there once, a kill leaves whole windows, and no reader waits. What a
 server or a node counted at a moment stays true, so no attempt at a window removes a row of an earlier one.
+
+A window may come again after it was merged. Its own file then has the rows of all attempts, and counts before merged files, of which none
+shows that it is newer than another. So a window is merged together with the merged files that hold it, and these are removed before it.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ Identity = tuple[int, int, int]
 class _Merge:
     """A merge that runs in a process of its own, or inline: then it is over."""
 
-    inputs: dict[Path, Identity]
+    inputs: dict[TableFile, Identity]
     target: Path
     process: subprocess.Popen[str] | None = None  # noqa: TID251 - as below
     error: Exception | None = None
@@ -246,7 +249,7 @@ class JobTable:
         settled = [file for file in found if file.is_window and file.end <= now - SETTLED_SECONDS]
         if found and self.calendar.day(found[0].start).end <= now - self.seal_after and len(found) <= MAX_FILES:
             return list(found) if len(found) > 1 or found[0].is_window else []
-        return settled[:MAX_FILES] if len(settled) >= MERGE_WINDOWS else []
+        return _with_holders(settled[:MAX_FILES], found) if len(settled) >= MERGE_WINDOWS else []
 
     def _is_past_users(self, found: Sequence[TableFile], passed: float) -> bool:
         return bool(found) and max(file.end for file in found) <= passed - self.users_retention
@@ -268,7 +271,7 @@ class JobTable:
         target = directory / f"{min(file.start for file in inputs)}-{max(file.end for file in inputs)}{SUFFIX}"
         paths = list(dict.fromkeys([*(file.path for file in inputs), *([target] if target.exists() else [])]))
         try:
-            identities = {path: self._identity(path) for path in paths if path != target}
+            identities = {file: self._identity(file.path) for file in inputs if file.path != target}
         except OSError:
             return
         self._anonymous.discard(directory)
@@ -290,12 +293,12 @@ class JobTable:
             merging.error = error
 
     def _end(self, merged: _Merge) -> None:
-        """Remove the files that were merged, except those that a window replaced meanwhile."""
+        """Remove the files that were merged, those of several windows first, except those that a window replaced meanwhile."""
         try:
             merged.check()
-            for path, identity in merged.inputs.items():
-                if self._identity(path) == identity:
-                    self.files.unlink(path)
+            for file in sorted(merged.inputs, key=lambda file: file.is_window):
+                if self._identity(file.path) == merged.inputs[file]:
+                    self.files.unlink(file.path)
             log.info("jobs.merged", path=str(merged.target), files=len(merged.inputs))
         except Exception as error:  # noqa: BLE001 - HDF5 raises anything for a damaged file
             self._swept.discard(merged.target.parent)  # a process that was killed left what it wrote
@@ -313,6 +316,21 @@ class JobTable:
         self._anonymous.discard(directory)
         self._failed.pop(directory, None)
         log.info("jobs.removed", path=str(directory), reason="its retention is over")
+
+
+def _with_holders(windows: Sequence[TableFile], found: Sequence[TableFile]) -> list[TableFile]:
+    """Return files of windows and the merged files that hold one of them too, as many as may be open. Raises OSError, NotAJobTable."""
+    holders = [file for file in found if not file.is_window and _holds_one_of(file, windows)]
+    return [*windows[: max(MAX_FILES - len(holders), 0)], *holders[:MAX_FILES]]
+
+
+def _holds_one_of(merged: TableFile, windows: Sequence[TableFile]) -> bool:
+    """Return whether a merged file holds one of some windows. A file is opened only where its name allows it."""
+    inside = {file.window for file in windows if merged.start <= file.start and file.end <= merged.end}
+    if not inside:
+        return False
+    with opened(merged.path) as (_, index):
+        return not inside.isdisjoint(index.windows)
 
 
 def replace_by_merged(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None) -> None:
