@@ -94,6 +94,10 @@ class OpenDayFile(msgspec.Struct, eq=False):
         """Return the columns of a counter, empty if the file has no such dataset."""
         return self.file.raw[dataset].columns if dataset in self.file.raw else ()
 
+    def step(self, dataset: str) -> int:
+        """Return the seconds between the rows of a dataset."""
+        return self.file.spec.step(dataset)
+
     def first_samples(self, dataset: str) -> NDArray[np.int64]:
         """Return each column's sample in the day's first row, i8[columns], ABSENT for a column without it."""
         return self.counter(dataset).first_samples()

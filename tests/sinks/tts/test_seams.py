@@ -13,13 +13,16 @@ from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import marked_files
+from tokiod.batch import Batch
 from tokiod.errors import Refusal
 from tokiod.ranges import Ranges
+from tokiod.simulator import oracle
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
 
 DAYS = 3
 LENGTH = 6
@@ -304,7 +307,98 @@ def test_in_any_order_with_days_sealed_at_any_time_the_files_are_those_of_one_ru
     assert archive.bytes() == undisturbed(tmp_path_factory.mktemp("one"), samples)
 
 
-def _columns(random):
-    steps = np.cumsum(random.integers(0, 9, (3, DAYS * ROWS)), axis=1) + 10**6
+def _columns(random, rows=DAYS * ROWS):
+    steps = np.cumsum(random.integers(0, 9, (3, rows)), axis=1) + 10**6
     chance = random.random(steps.shape)
     return np.where(chance < 0.1, 0, np.where(chance < 0.2, steps // 2, steps))
+
+
+class ChangedSteps(Archive):
+    """An archive whose counter has another step from some midnight on. steps: of each day; samples: by seconds since the first day."""
+
+    def __init__(self, directory, steps, samples, rate=None):
+        self.steps = steps
+        super().__init__(directory, samples)
+        self.sink.days.max_rates = {} if rate is None else {"fs": {COUNTER: rate}}
+
+    def store(self, first, last):
+        step, names = self.steps[first // ROWS], tuple(self.samples)
+        start, end = (model.EPOCH + row * model.STEP for row in (first, last))
+        found = sorted((model.EPOCH + t, i, v) for i, name in enumerate(names) for t, v in self.samples[name].items())
+        time, column, value = (np.array(part) for part in zip(*(one for one in found if start <= one[0] < end), strict=True))
+        batch = Batch(COUNTER, "counter", step, names, time, column.astype(np.uint32), value)
+        applied = self.sink.apply(Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(start, end)), [batch]))
+        assert self.sink.commit() == []
+        return applied
+
+    def is_right(self, rate=float("inf")):
+        """Compare all cells with those of the slow rule with rows of a second."""
+        expected = {}
+        for name, samples in self.samples.items():
+            for time, cell in oracle.run(sorted(samples.items()), max_step=rate, reach=oracle.REACH_SECONDS)[0].items():
+                day = (time - 1) // model.DAY
+                expected.setdefault((day, COUNTER, name), {})[(time - 1 - day * model.DAY) // self.steps[day]] = float(cell)
+        return filled(held(self.directory, [COUNTER])) == expected
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "until", "since", "difference", "is_cell"),
+    [
+        ((600, 3600), 12, 1, 20_000, True),
+        ((600, 3600), 12, 1, 50_000, False),
+        ((600, 3600), 12, 12, 20_000, False),
+        ((3600, 600), 12, 1, 20_000, True),
+        ((3600, 600), 12, 1, 50_000, False),
+        ((3600, 600), 12, 12, 20_000, False),
+    ],
+)
+def test_a_difference_over_a_midnight_at_which_the_step_changes_is_judged_by_its_seconds(
+    tmp_path, steps, until, since, difference, is_cell, is_sealed
+):
+    """At most 1 a second are plausible, and 23 hours are in reach."""
+    last, first = model.DAY - until * 3600, model.DAY + since * 3600
+    samples = {last - steps[0]: 1000, last: 1000, first: 1000 + difference, first + steps[1]: 1000 + difference}
+    archive = ChangedSteps(tmp_path, steps, {"OST0000": samples}, rate=1.0)
+    archive.store(ROWS - until - 1, ROWS - until + 1)
+    if is_sealed:
+        archive.seal(0)
+    archive.store(ROWS + since, ROWS + since + 2)
+    cell = held(tmp_path, [COUNTER])[1, COUNTER, "OST0000"].get(since * 3600 // steps[1] - 1)
+    assert (cell, archive.is_right(rate=1.0)) == (difference if is_cell else None, True)
+
+
+@pytest.mark.parametrize("steps", [(600, 3600, 3600), (3600, 600, 600), (1200, 1800, 600)])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_step_changes_at_midnight_the_files_are_those_of_one_run(tmp_path_factory, steps, seed):
+    rng = random.Random(seed)
+    times = [t for day, step in enumerate(steps) for t in range(day * model.DAY, (day + 1) * model.DAY, step)]
+    outage = [(day * model.DAY - rng.randrange(20) * 1800, day * model.DAY + rng.randrange(20) * 1800) for day in (1, 2)]
+    samples = {
+        name: {
+            t: int(v)
+            for t, v in zip(times, values, strict=False)
+            if rng.random() > 0.15 and not any(low <= t < high for low, high in outage)
+        }
+        for name, values in zip(NAMES, _columns(np.random.default_rng(seed), len(times)), strict=True)
+    }
+    windows = [(row, row + LENGTH) for row in range(0, DAYS * ROWS, LENGTH)]
+    windows = [(a, b) for a, b in windows if any(a * 3600 <= t < b * 3600 for column in samples.values() for t in column)]
+    one = ChangedSteps(tmp_path_factory.mktemp("one"), steps, samples)
+    for window in windows:
+        one.store(*window)
+    assert one.is_right()
+    archive = ChangedSteps(tmp_path_factory.mktemp("any"), steps, samples)
+    rng.shuffle(windows)
+    for first, last in windows + rng.sample(windows, 4):
+        archive.store(first, last)
+        if rng.random() < 0.5:
+            archive.sink.seal("fs", model.EPOCH + rng.randrange(DAYS) * model.DAY)
+            archive.sink.run_maintenance()
+    assert archive.is_right()
+    for each in (one, archive):
+        for day in range(DAYS):
+            each.sink.seal("fs", model.EPOCH + day * model.DAY)
+            each.sink.run_maintenance()
+        each.seal_reopened()
+    assert (archive.forms(), archive.bytes()) == (["sealed"] * DAYS, one.bytes())

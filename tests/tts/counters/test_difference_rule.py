@@ -4,6 +4,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from hypothesis import example as played
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tokiod.tts.counters.difference_rule import (
     Rule,
     day,
     empty_state,
+    in_rows_of,
     is_anchored,
     next_day,
 )
@@ -319,3 +321,52 @@ def test_the_state_of_the_next_day_counts_its_rows_from_there():
 )
 def test_what_is_out_of_reach_of_the_next_day_is_not_in_its_state(reach, expected):
     assert next_day(np.array([[5], [3], [4], [4], [6]]), 10, reach)[:, 0].tolist() == expected
+
+
+@given(
+    st.sampled_from([(5, 60), (60, 5), (10, 15), (1, 3600)]),
+    st.lists(st.one_of(st.integers(0, 6), st.just(ABSENT)), min_size=1, max_size=40),
+    st.lists(st.one_of(st.integers(0, 9), st.just(ABSENT)), min_size=1, max_size=10),
+)
+@played((5, 60), [5, 3], [6])
+@played((5, 60), [5, 0], [6, 3])
+@played((5, 60), [5, 3, 0], [5, ABSENT, 4])
+def test_a_state_in_rows_of_another_step_gives_the_cells_of_one_run(steps, before, after):
+    """Also where its parts come into one row: base, candidate and zero of the last minute before a day of minutes."""
+    step_before, step = steps
+    old = Differences(empty_state(1), -len(before), Rule.of(step_before))
+    old.feed(np.array(before)[:, np.newaxis])
+    new = Differences(in_rows_of(old.state, step_before, step), 0, Rule.of(step))
+    cells, _ = new.feed(np.array(after)[:, np.newaxis])
+    samples = [((row - len(before)) * step_before, value) for row, value in enumerate(before) if value != ABSENT]
+    samples += [(row * step, value) for row, value in enumerate(after) if value != ABSENT]
+    found, _, state = run(samples)
+    assert cells[:, 0].tolist() == [found.get(row * step, MISSING) for row in range(len(after))]
+    for part, expected in ((BASE, state.base and state.base[1]), (CANDIDATE, state.candidate and state.candidate[1])):
+        assert new.state[part, 0] == (ABSENT if expected is None else expected)
+    assert (new.state[ZERO_ROW, 0] == ABSENT) == (state.zero is None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "rows", "expected"),
+    [
+        ((5, 60), [-25, -13, -1], [-3, -2, -1]),
+        ((5, 60), [-3, -2, -1], [-3, -2, -1]),
+        ((60, 5), [-3, -2, -1], [-36, -24, -12]),
+        ((60, 5), [-1380, ABSENT, -2], [-16560, ABSENT, -24]),
+        ((10, 15), [-3, ABSENT, -1], [-2, ABSENT, -1]),
+    ],
+)
+def test_no_part_of_a_state_in_rows_of_another_step_is_later_than_it_was(steps, rows, expected):
+    state = np.array([[7], [rows[0]], [ABSENT if rows[1] == ABSENT else 5], [rows[1]], [rows[2]]])
+    assert in_rows_of(state, *steps)[[BASE_ROW, CANDIDATE_ROW, ZERO_ROW], 0].tolist() == expected
+
+
+def test_what_is_out_of_reach_in_rows_of_another_step_is_not_in_the_state():
+    """A row of 3600 seconds that begins 23 hours before the day is in reach of it, one that begins 24 hours before is not."""
+    last, none = -23 * 60, ABSENT
+    state = np.array(
+        [[5, 5, none, none], [last, last - 1, none, none], [none, 4, none, none], [none, -2, none, none], [none, none, last, last - 1]]
+    )
+    expected = [[5, 4, none, none], [-23, -1, none, none], [none] * 4, [none] * 4, [none, none, -23, none]]
+    assert in_rows_of(state, 60, 3600).tolist() == expected

@@ -120,6 +120,21 @@ def test_a_new_file_and_a_grown_one_begin_with_the_state_of_a_day_that_an_older_
     grown.close()
 
 
+def test_a_new_file_whose_step_is_another_begins_with_the_state_of_an_older_version_in_its_own_rows(tmp_path):
+    """Of 5 seconds before and 60 from then on; and a restart that 3 a second make plausible, and 3 a row do not."""
+    raw = RAW.copy()
+    raw[-4:-1] = [[ABSENT] * 2, [0, 0], [14, 90]]
+    before, path = written_by_older(tmp_path / "before.hdf5", raw, is_sealed=True), tmp_path / "fs.hdf5"
+    spec = FileSpec(60, 180, {"datatargets": GroupSpec(60, "lmt")}, {NAME: MatrixSpec(("a", "b"), counter=True, max_step=180)})
+    make = CreateFile(path, spec, 2, before=before)
+    make.work(no_pause)
+    live = make.finish()
+    _, end = slow_day(raw[1:], state_after(raw[0]), Rule(15))
+    assert end.T.tolist() == [[14, 11, ABSENT, ABSENT, ABSENT], [119, 8, 90, 11, ABSENT]]
+    assert live.begin[NAME].read(0, 5).T.tolist() == [[119, -2, 90, -1, ABSENT], [14, -1, ABSENT, ABSENT, ABSENT]]
+    live.close()
+
+
 def test_tomorrows_file_is_created_after_a_live_file_of_an_older_version(tmp_path):
     before = written_by_older(tmp_path / "before.hdf5", RAW)
     make = CreateNextDay(tmp_path / "fs.hdf5", before, (DAY.end, 2 * DAY.end), 2, limit)

@@ -24,6 +24,7 @@ from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 NAME, ROWS = "datatargets/readbytes", 24
 DAY = FileSpec(0, 5 * ROWS, {"datatargets": GroupSpec(5, "lmt")}, {NAME: MatrixSpec(("OST0010", "OST0002"), counter=True)})
+STEPS = {NAME: 5}
 SORTED = [1, 0]
 """The columns of the sealed file, as live ones."""
 SAMPLES = st.one_of(st.just(ABSENT), st.integers(0, 6), st.integers(0, 2**50))
@@ -66,7 +67,7 @@ def test_the_state_after_a_day_that_an_older_version_sealed_is_that_of_all_its_s
     raw = np.array(columns, np.int64).T.copy()
     path = sealed_by_older(tmp_path_factory.mktemp("day"), raw)
     with patch.object(sealed_counter, "CHUNK_ROWS", chunk):
-        names, state = computed_ends(path, {NAME: rule})[NAME]
+        names, state = computed_ends(path, {NAME: rule}, STEPS)[NAME]
     assert (names, state.tolist()) == (("OST0002", "OST0010"), next_day(expected(raw, rule), ROWS, rule.reach).tolist())
 
 
@@ -74,17 +75,17 @@ def test_where_raw_cannot_be_restored_the_kept_samples_give_the_state(tmp_path):
     path = sealed_by_older(tmp_path, RAW)
     with h5py.File(path, "r+") as file:
         file[own_name("edges", NAME)].attrs["proved"] = np.zeros(2, np.uint8)
-    _, state = computed_ends(path, {NAME: Rule()})[NAME]
+    _, state = computed_ends(path, {NAME: Rule()}, STEPS)[NAME]
     assert state.tolist() == [RAW[-2, SORTED].tolist(), [-1] * 2, *[[ABSENT] * 2] * 3]
 
 
 def test_only_counters_of_a_file_that_an_older_version_sealed_are_computed(tmp_path):
-    assert computed_ends(sealed(tmp_path, RAW), {NAME: Rule()}) == {}
+    assert computed_ends(sealed(tmp_path, RAW), {NAME: Rule()}, STEPS) == {}
     outdate(tmp_path / "day.hdf5", {NAME: RAW[0, SORTED]})
-    assert computed_ends(tmp_path / "day.hdf5", {"datatargets/writebytes": Rule()}) == {}
-    assert computed_ends(tmp_path / "none.hdf5", {NAME: Rule()}) == {}
+    assert computed_ends(tmp_path / "day.hdf5", {"datatargets/writebytes": Rule()}, STEPS) == {}
+    assert computed_ends(tmp_path / "none.hdf5", {NAME: Rule()}, STEPS) == {}
     (tmp_path / "day.hdf5").write_bytes(b"junk")
-    assert computed_ends(tmp_path / "day.hdf5", {NAME: Rule()}) == {}
+    assert computed_ends(tmp_path / "day.hdf5", {NAME: Rule()}, STEPS) == {}
 
 
 @pytest.mark.parametrize("older", [False, True])

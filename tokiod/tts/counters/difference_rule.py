@@ -74,6 +74,10 @@ class Rule(NamedTuple):
         """Return the rule for rows of `step` seconds; max_rate: the largest plausible rate per second, None for any."""
         return cls(LARGEST if max_rate is None else min(int(max_rate * step), LARGEST), REACH_SECONDS // step)
 
+    def max_rate(self, step: int) -> float | None:
+        """Return the largest plausible rate per second, None for any, of a rule for rows of `step` seconds."""
+        return None if self.max_step == LARGEST else self.max_step / step
+
     def is_plausible(self, difference: Int, elapsed: Int) -> Bool:
         """Return which differences over so many rows are plausible. Exact: the product saturates."""
         limit, most = elapsed * np.int64(self.max_step), LARGEST // max(self.max_step, 1)
@@ -313,9 +317,28 @@ def next_day(state: Int, rows: int, reach: int) -> Int:
     moved = state.copy()
     for part in (BASE_ROW, CANDIDATE_ROW, ZERO_ROW):
         np.subtract(moved[part], rows, out=moved[part], where=moved[part] != ABSENT)
-    zero = moved[ZERO_ROW]
+    return _within_reach_of_day(moved, reach)
+
+
+def in_rows_of(state: Int, before: int, step: int) -> Int:
+    """Return a state before a day in rows of `step` seconds; it is given in rows of `before` seconds, and both count from the day's start.
+
+    No part seems later than it is: its row becomes the one that has the row's beginning. Parts that come into one row are moved apart, so
+    that base, candidate and zero stay in this order and each in a row of its own.
+    """
+    moved, later = state.copy(), np.zeros(state.shape[1], np.int64)
+    for part in (ZERO_ROW, CANDIDATE_ROW, BASE_ROW):
+        is_set = state[part] != ABSENT
+        np.minimum(np.where(is_set, state[part], 0) * before // step, later - 1, out=later, where=is_set)
+        np.copyto(moved[part], later, where=is_set)
+    return _within_reach_of_day(moved, Rule.of(step).reach)
+
+
+def _within_reach_of_day(state: Int, reach: int) -> Int:
+    """Return a state, whose rows count from a day's start, without the parts that are out of reach of the day's first row."""
+    zero = state[ZERO_ROW]
     zero[(zero != ABSENT) & (zero < -reach)] = ABSENT
-    return within_reach(moved, np.zeros(state.shape[1], np.int64), reach)
+    return within_reach(state, np.zeros(state.shape[1], np.int64), reach)
 
 
 def day(raw: Int, begin: Int, rule: Rule) -> tuple[NDArray[np.float64], Int, Int]:

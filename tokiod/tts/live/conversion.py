@@ -101,7 +101,9 @@ def _recompute(live: LiveFile, pause: Pause) -> None:
 
 def take_state_of_sealed(live: LiveFile, before: Path, datasets: Iterable[str]) -> None:
     """Write the states that follow from the day before, if 0.1.0 sealed it; the sink finds out about others."""
-    for name, (names, state) in computed_ends(before, {name: live.spec.rule(name) for name in datasets}).items():
+    spec, datasets = live.spec, list(datasets)
+    rules, steps = {name: spec.rule(name) for name in datasets}, {name: spec.step(name) for name in datasets}
+    for name, (names, state) in computed_ends(before, rules, steps).items():
         live.begin[name].write_rows(0, aligned(state, names, live.begin[name].columns))
 
 

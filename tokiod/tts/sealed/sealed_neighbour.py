@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tokiod.tts.counters.difference_rule import next_day
+from tokiod.tts.counters.difference_rule import Rule, in_rows_of, next_day
 from tokiod.tts.layout import form_of, is_outdated, open_for_reading, own_name, read_spec, unreadable
 from tokiod.tts.live.files import exists
 from tokiod.tts.sealed.sealed_counter import SealedCounter, newest_sample
@@ -17,34 +17,32 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.tts.counters.difference_rule import Rule
-
     Int = NDArray[np.int64]
 
 
 class SealedNeighbour(msgspec.Struct, frozen=True, eq=False):
     """A counter of a sealed day. first, after: samples of its first row and of the next day's, i8[columns], ABSENT without one.
 
-    begin, end: the states around the day, i8[5, columns]; end is None if 0.1.0 sealed it. reach: of the rule, in rows.
+    begin, end: the states around the day, i8[5, columns]; end is None if 0.1.0 sealed it. step: seconds between rows.
     """
 
     names: tuple[str, ...]
     rows: int
-    reach: int
+    step: int
     first: Int
     after: Int
     begin: Int
     end: Int | None
 
     @classmethod
-    def of(cls, counter: SealedCounter, reach: int) -> SealedNeighbour:
+    def of(cls, counter: SealedCounter, step: int) -> SealedNeighbour:
         """Take over what is needed of a counter."""
         first, after = counter.samples(0), counter.samples(counter.rows)
-        return cls(counter.names, counter.rows, reach, first, after, counter.begin, counter.end)
+        return cls(counter.names, counter.rows, step, first, after, counter.begin, counter.end)
 
     def next_state(self) -> Int | None:
         """Return the state before the next day, i8[5, columns], rows counted from there; None if the file does not tell."""
-        return None if self.end is None else next_day(self.end, self.rows, self.reach)
+        return None if self.end is None else next_day(self.end, self.rows, Rule.of(self.step).reach)
 
     def differs(self, begin: Int) -> bool:
         """Return whether the day was sealed with another state before it. Of a file of 0.1.0, the newest sample of it is compared."""
@@ -62,6 +60,10 @@ class SealedDay(msgspec.Struct, frozen=True):
         """Return the columns of a counter, empty if the file has no such dataset."""
         return self.counters[dataset].names if dataset in self.counters else ()
 
+    def step(self, dataset: str) -> int:
+        """Return the seconds between the rows of a counter that the file has."""
+        return self.counters[dataset].step
+
     @classmethod
     def read(cls, path: Path) -> SealedDay:
         """Read a sealed file; files of other programs have no counters. Raises OSError, NotLive for a damaged file."""
@@ -69,15 +71,16 @@ class SealedDay(msgspec.Struct, frozen=True):
             try:
                 spec = read_spec(file)
                 counters = [name for name, matrix in spec.matrices.items() if matrix.counter]
-                return cls({name: SealedNeighbour.of(SealedCounter.read(file, name), spec.rule(name).reach) for name in counters})
+                return cls({name: SealedNeighbour.of(SealedCounter.read(file, name), spec.step(name)) for name in counters})
             except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
                 raise unreadable(path, error) from error
 
 
-def computed_ends(path: Path, rules: dict[str, Rule]) -> dict[str, tuple[tuple[str, ...], Int]]:
+def computed_ends(path: Path, rules: dict[str, Rule], steps: dict[str, int]) -> dict[str, tuple[tuple[str, ...], Int]]:
     """Return columns and the state before the next day, of each counter of a file that 0.1.0 sealed; of any other or damaged file nothing.
 
-    rules: by dataset; the others are left out. All samples are restored. Raises OSError where the system can't read it.
+    rules, steps: those of the next day, by dataset; the others are left out. All samples are restored. Raises OSError where the system
+    can't read it.
     """
     found: dict[str, tuple[tuple[str, ...], Int]] = {}
     if not exists(path):
@@ -85,10 +88,13 @@ def computed_ends(path: Path, rules: dict[str, Rule]) -> dict[str, tuple[tuple[s
     try:
         with open_for_reading(path) as file:
             if form_of(file) == "sealed" and is_outdated(file):
+                spec = read_spec(file)
                 for name in (name for name in rules if own_name("edges", name) in file):
-                    counter = SealedCounter.read(file, name)
-                    end = counter.computed_end(file[name], rules[name])
-                    found[name] = counter.names, next_day(end, counter.rows, rules[name].reach)
+                    counter, step, rule = SealedCounter.read(file, name), spec.step(name), rules[name]
+                    if step != steps[name]:
+                        rule = Rule.of(step, rule.max_rate(steps[name]))
+                    state = next_day(counter.computed_end(file[name], rule), counter.rows, rule.reach)
+                    found[name] = counter.names, state if step == steps[name] else in_rows_of(state, step, steps[name])
     except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:
         if isinstance(reason := unreadable(path, error), OSError):
             raise reason from error
