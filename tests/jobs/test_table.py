@@ -20,7 +20,7 @@ from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
 from tokiod.jobs.table import MERGE_WINDOWS, JobTable
-from tokiod.jobs.table_file import NotAJobTable
+from tokiod.jobs.table_file import NotAJobTable, opened
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
@@ -468,6 +468,24 @@ def test_a_kill_at_any_step_of_a_merge_loses_no_row_of_a_window_that_a_merged_fi
     assert steps > 30
     for step in range(1, steps + 1, 3 if loses_power else 1):
         assert played(step)[0] == expected, step
+
+
+def test_a_window_that_several_files_hold_is_taken_from_the_first_of_them(tmp_path):
+    """`tokioctl archive` merges new windows with the file that is there in two stages: then that file may be one of few windows."""
+
+    def merged(name, numbers, count, *others):
+        paths = [tmp_path / f"{name}.{number}" for number in numbers]
+        for path, number in zip(paths, numbers, strict=True):
+            one = collected(number, rows(DAY + 60 * number + 5, ("1",), **{"open.samples": count}))
+            jobs_table.write_window(path, Files(), one.meta, one.tables[0])
+        jobs_merge.merge([*paths, *others], tmp_path / name, Files())
+        return tmp_path / name
+
+    older = merged("older", range(2), 1)
+    groups = [merged("first", range(4), 2), merged("last", range(4, 5), 2, older)]
+    jobs_merge.merge(groups, tmp_path / "all", Files())
+    with opened(tmp_path / "all") as (file, index):
+        assert (len(index.windows), set(file["rows/open.samples"][...].tolist())) == (5, {2})
 
 
 def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_place(site):

@@ -50,14 +50,15 @@ class _Part:
 
 
 def merge(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None = None) -> None:
-    """Write one synced file with the rows of others; a window that two of them hold is taken from the one with the fewest windows.
+    """Write one synced file with the rows of others; a window that several of them hold is taken from the first one.
 
-    rename: of the keys of jobs. Raises OSError, NotAJobTable; ValueError for more than MAX_FILES files.
+    paths: files of windows before merged ones, as readers take them, and newer before older ones. rename: of the keys of jobs. Raises
+    OSError, NotAJobTable; ValueError for more than MAX_FILES files.
     """
     if len(paths) > MAX_FILES:
         raise ValueError(f"{len(paths)} files, at most {MAX_FILES} are merged at once")
     with ExitStack() as stack:
-        found = sorted((stack.enter_context(opened(path)) for path in paths), key=lambda one: len(one[1].windows))
+        found = [stack.enter_context(opened(path)) for path in paths]
         parts, windows = _parts(found, rename)
         jobs = np.unique(np.concatenate([part.jobs for part in parts]))
         targets = np.unique(np.concatenate([part.index.targets for part in parts]))
