@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from stitched_days import READ, save, slot
+from stitched_days import READ, SITE, save, slot
 
 import tokiod
 from tokiod.cli.tokioctl import main
@@ -39,8 +39,8 @@ def site(tmp_path):
     return path
 
 
-def exported(site, *arguments, code=0):
-    done = CliRunner().invoke(main, ["export", *map(str, arguments), "--config", str(site), "--clock", CLOCK], catch_exceptions=False)
+def exported(site, *arguments, code=0, clock=CLOCK):
+    done = CliRunner().invoke(main, ["export", *map(str, arguments), "--config", str(site), "--clock", clock], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.stdout if code == 0 else done.stderr
 
@@ -49,6 +49,7 @@ def cells(site, dataset=READ):
     return tokiod.open("fs", "2018-01-01", "2018-01-04", config=site).frame(dataset, timezone="UTC")
 
 
+PART = ("--start", "2018-01-01T10:00", "--end", "2018-01-01T11:00")
 SPAN = ("fs", "--start", "2018-01-01", "--end", "2018-01-04")
 
 
@@ -106,6 +107,41 @@ def test_parquet_is_a_file_for_each_day_of_the_site_that_has_one(site, tmp_path)
     exported(site, *SPAN, "--parquet", tmp_path / "out")
     assert paths[0].stat().st_ino != before
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path not in paths] == []
+
+
+def hours(directory):
+    """Return how many hours after the midnight of its date the first row of each Parquet file begins and the last one ends, by date."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - collected without it
+
+    found = {}
+    for path in sorted(directory.rglob("*.parquet")):
+        date = dt.date.fromisoformat(path.parent.name.removeprefix("date="))
+        midnight = dt.datetime.combine(date, dt.time(), ZoneInfo(ZONE))
+        times = pq.read_table(path, partitioning=None)["time"].to_pylist()
+        found[str(date)] = [(times[0] - midnight) // dt.timedelta(hours=1), (times[-1] - midnight) // dt.timedelta(hours=1) + 1]
+    return found
+
+
+def test_an_export_of_a_part_of_a_day_leaves_the_whole_day_until_now_in_its_parquet_file(site, tmp_path):
+    out, now = tmp_path / "out", SITE.day_of_date(dt.date(2018, 1, 3)).start + 6 * 3600
+    exported(site, "fs", "--start", "2d", "--parquet", out, clock=f"{now}@0x0")
+    assert hours(out) == {"2018-01-01": [0, 24], "2018-01-03": [0, 6]}
+    exported(site, "fs", "--start", "2018-01-01T10:00", "--end", "2018-01-01T11:00", "--parquet", out)
+    exported(site, "fs:2018-01-03", "--end", "2018-01-03T05:00", "--parquet", out, clock=f"{now + 3600}@0x0")
+    assert hours(out) == {"2018-01-01": [0, 24], "2018-01-03": [0, 7]}
+    exported(site, "fs", "--start", "1h", "--timezone", "Asia/Tokyo", "--parquet", tmp_path / "far", clock=f"{now}@0x0")
+    assert hours(tmp_path / "far") == {"2018-01-04": [-24, -18]}
+    exported(tmp_path / "none.toml", tmp_path / "tts" / "fs-2018-01-01.hdf5", *PART, "--timezone", ZONE, "--parquet", tmp_path / "one")
+    assert hours(tmp_path / "one") == {"2018-01-01": [0, 24]}
+
+
+def test_an_export_of_a_part_of_a_file_of_several_days_leaves_whole_dates_in_parquet_files(tmp_path):
+    first, last = (SITE.day_of_date(dt.date(2018, 1, day)) for day in (1, 3))
+    spec = FileSpec(first.start + 7200, last.end, {"datatargets": GroupSpec(3600, "lmt")}, {READ: MatrixSpec(("a",), counter=False)})
+    create(tmp_path / "days.hdf5", spec, created=first.start)
+    span = ("--start", "2018-01-01T10:00", "--end", "2018-01-02T03:00", "--timezone", ZONE)
+    exported(tmp_path / "none.toml", tmp_path / "days.hdf5", *span, "--parquet", tmp_path / "out")
+    assert hours(tmp_path / "out") == {"2018-01-01": [2, 24], "2018-01-02": [0, 24]}
 
 
 def test_zarr_is_read_by_xarray(site, tmp_path):

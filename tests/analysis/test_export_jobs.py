@@ -18,6 +18,7 @@ from tokiod.times import iso
 from tokiod.window_data import job_key, job_parts
 
 START, END = DAY + 86400 - 1200, DAY + 86400 + 1200  # about midnight
+NOW = END + 600
 CONFIG = """\
 timezone = "UTC"
 [archive]
@@ -50,7 +51,7 @@ def made(tmp_path):
 def exported(tmp_path, *options, users="names", places='"export"', code=0):
     key = 'key_file = "key"' if users == "hashed" else ""
     (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path, users=users, places=places, key=key))
-    command = ["export", *options, "--config", str(tmp_path / "tokiod.toml"), "--clock", f"{END + 600}@0x0"]
+    command = ["export", *options, "--config", str(tmp_path / "tokiod.toml"), "--clock", f"{NOW}@0x0"]
     done = CliRunner().invoke(main, command, prog_name="tokioctl", catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.stdout if code == 0 else done.stderr
@@ -86,7 +87,8 @@ def test_all_forms_have_the_rows_of_the_span(made, tmp_path, monkeypatch, at_onc
     assert summed([dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]) == expected(made)
     report = exported(tmp_path, *SPAN, "--parquet", str(tmp_path / "out"))
     assert len(report.splitlines()) == 2
-    for date, start, end in (("2024-08-08", START, DAY + 86400), ("2024-08-09", DAY + 86400, END)):
+    # A file of a day replaces the one that is there, so it has the whole day until now.
+    for date, start, end in (("2024-08-08", DAY, DAY + 86400), ("2024-08-09", DAY + 86400, NOW)):
         path = tmp_path / "out/system=fs/group=jobs/dataset=operations" / f"date={date}/part.parquet"
         table = pq.read_table(path, partitioning=None)
         assert summed(table.to_pylist()) == expected(made, start, end)

@@ -17,16 +17,18 @@ import msgspec
 import numpy as np
 
 from tokiod.reader.errors import NotInstalled
+from tokiod.reader.span import Span
 from tokiod.times import iso
 from tokiod.tts.parquet import part_path, write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.reader.archive import Archive
+    from tokiod.reader.part import OpenParts
     from tokiod.reader.stitched import Stitched
 
 ROWS_AT_ONCE = 720
@@ -101,7 +103,7 @@ def parquet_files(
 
     The date is that of the middle of the day in a zone: noon of a site has the same date in UTC, up to twelve hours away, so that a file
     whose zone is unknown keeps its date. A file of more than a day is divided at the midnights of the zone. See tokiod.tts.parquet.
-    Raises NotInstalled, OSError.
+    The matrices must be of whole_days(): the file of a day replaces the one that is there. Raises NotInstalled, OSError.
     """
     need("a Parquet file", "pyarrow", "parquet")
     for matrix in matrices:
@@ -111,6 +113,20 @@ def parquet_files(
             write_part(path, matrix.times[first:last], matrix.columns, matrix.read(first, last), attributes)
             progress(last - first)
             yield path, last - first, len(matrix.columns)
+
+
+def whole_days(parts: OpenParts, paths: Iterable[Path], span: Span, zone: dt.tzinfo, now: float) -> Span:
+    """Widen a span by all rows until now of each day that parquet_files() writes of it. Raises as Part."""
+    edges = [(span.start, span.end)]
+    for path in paths:
+        try:
+            part = parts.part(path)
+        except FileNotFoundError:
+            continue
+        if part.names and (file := part.span()).start < span.end and span.start < file.end:
+            days = (file.start, file.end) if _is_day(file) else (_midnight(span.start, zone), _midnight(span.end - 1, zone, 1))
+            edges.append((max(file.start, days[0]), min(file.end, days[1], int(now))))
+    return Span(min(start for start, _ in edges), max(end for _, end in edges))
 
 
 def zarr_stores(archive: Archive, names: list[str], directory: Path, progress: Callable[[int], None] = nothing) -> list[Written]:
@@ -161,7 +177,7 @@ def _days(matrix: Stitched, zone: dt.tzinfo) -> Iterator[tuple[dt.date, int, int
         if one.path is None:
             continue
         whole, last = matrix.parts.part(one.path).span(), one.first + one.rows
-        if whole.end - whole.start <= LONGEST_DAY_SECONDS:
+        if _is_day(whole):
             yield dt.datetime.fromtimestamp((whole.start + whole.end) // 2, zone).date(), one.first, last
         else:
             yield from _dates(matrix.times[one.first : last], one.first, zone)
@@ -171,11 +187,20 @@ def _dates(times: NDArray[np.int64], row: int, zone: dt.tzinfo) -> Iterator[tupl
     """Yield each date of rows, the first of which has the number `row`."""
     first = 0
     while first < len(times):
-        date = dt.datetime.fromtimestamp(int(times[first]), zone).date()
-        midnight = dt.datetime.combine(date + dt.timedelta(days=1), dt.time(), zone).timestamp()
-        last = int(np.searchsorted(times, midnight))
-        yield date, row + first, row + last
+        time = int(times[first])
+        last = int(np.searchsorted(times, _midnight(time, zone, 1)))
+        yield dt.datetime.fromtimestamp(time, zone).date(), row + first, row + last
         first = last
+
+
+def _is_day(file: Span) -> bool:
+    return file.end - file.start <= LONGEST_DAY_SECONDS
+
+
+def _midnight(time: int, zone: dt.tzinfo, days: int = 0) -> int:
+    """Return the midnight of a zone with which the date of a time begins, or a date some days later."""
+    date = dt.datetime.fromtimestamp(time, zone).date() + dt.timedelta(days=days)
+    return int(dt.datetime.combine(date, dt.time(), zone).timestamp())
 
 
 def quoted(name: str) -> str:

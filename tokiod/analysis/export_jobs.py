@@ -74,7 +74,7 @@ class JobExport:
     def parquet_files(self, directory: Path) -> Iterator[Written]:
         """Write system=S/group=jobs/dataset=operations/date=YYYY-MM-DD/part.parquet for each site day; yield each.
 
-        Raises NotInstalled, OSError.
+        The span must be of whole days: the file of a day replaces the one that is there. Raises NotInstalled, OSError.
         """
         need("a Parquet file", "pyarrow", "parquet")
         names = self._counts()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokiod.analysis.export import csv_pieces, json_pieces, parquet_files, zarr_stores
+from tokiod.analysis.export import csv_pieces, json_pieces, parquet_files, whole_days, zarr_stores
 from tokiod.analysis.export_jobs import JobExport
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
@@ -24,6 +24,9 @@ from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NoSuchDataset
 from tokiod.reader.files import Templates
 from tokiod.reader.jobs import check
+from tokiod.reader.part import OpenParts
+from tokiod.reader.span import Span
+from tokiod.window import Calendar
 from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tokiod.analysis.export import Written
     from tokiod.cli.common.named_files import NamedFiles
     from tokiod.clock import Clock
+    from tokiod.config.load import Config
 
 FORMS = ("parquet", "zarr", "csv", "json")
 STDOUT = "-"
@@ -52,7 +56,11 @@ STDOUT = "-"
     "--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.  [default: the day's]"
 )
 @click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.  [default: now, or the file's]")
-@click.option("--parquet", metavar="DIR", help="Write system=S/group=G/dataset=D/date=YYYY-MM-DD/part.parquet below a directory.")
+@click.option(
+    "--parquet",
+    metavar="DIR",
+    help="Write system=S/group=G/dataset=D/date=YYYY-MM-DD/part.parquet below a directory, of whole days until now.",
+)
 @click.option("--zarr", metavar="DIR", help="Write a Zarr store for each dataset, GROUP/DATASET below a new directory.")
 @click.option("--csv", metavar="FILE", help="Write one dataset as CSV; - is stdout.  [default: -]")
 @click.option("--rates", is_flag=True, help="Write rates instead of counts.")
@@ -76,11 +84,14 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
         raise Failed(f"--{form}: {target} would replace a file of an archive")
     files = named_files(what, Limits(given["start"], given["end"], given["timezone"]), config_path, clock)
     if JOB_TABLE in datasets:
-        _export_jobs(what, datasets, files, config_path, form, target, rates=given["rates"])
+        _check_jobs(what, datasets, files, form, rates=given["rates"])
+        _export_jobs(files, configuration.load(config_path), clock.time(), form, target)
         return
     system = given["system"] or (Path(files.name).stem if [Path(what)] == list(files.paths) else files.name)
     _check_name(system)
-    with Archive(system, files.span, files.paths, zone=files.zone) as archive:
+    parts = OpenParts()
+    span = whole_days(parts, files.paths, files.span, files.zone, clock.time()) if form == "parquet" else files.span
+    with Archive(system, span, files.paths, zone=files.zone, parts=parts) as archive:
         try:
             _export(archive, _names(archive, datasets, rates=given["rates"]), form, target)
         except OSError as error:
@@ -91,20 +102,24 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
             raise Failed(str(error)) from error
 
 
-def _export_jobs(
-    what: str, datasets: tuple[str, ...], files: NamedFiles, config_path: Path, form: str, target: str, *, rates: bool
-) -> None:
-    """Write the job table. Raises Failed, TokiodError."""
+def _check_jobs(what: str, datasets: tuple[str, ...], files: NamedFiles, form: str, *, rates: bool) -> None:
+    """Raise Failed where the job table can't be written so."""
     if len(datasets) > 1 or rates or form == "zarr":
         raise Failed(f"{JOB_TABLE} is a table, not a matrix: name it alone, with --csv, --json or --parquet and without --rates")
     if [Path(what)] == list(files.paths):
         raise Failed(f"{what}: a file of a day has no {JOB_TABLE}; name the system")
-    config = configuration.load(config_path)
-    days = Templates(config.templates).jobs(files.name)
-    check(days, files.span)
-    rows = row_count(days, files.span.start, files.span.end)
+
+
+def _export_jobs(files: NamedFiles, config: Config, now: float, form: str, target: str) -> None:
+    """Write the job table. Raises TokiodError."""
+    days, span = Templates(config.templates).jobs(files.name), files.span
+    check(days, span)
+    if form == "parquet":
+        calendar = Calendar(config.timezone)
+        span = Span(calendar.day(span.start).start, max(span.end, min(calendar.day(span.end - 1).end, int(now))))
+    rows = row_count(days, span.start, span.end)
     with _progress(rows, hidden=target == STDOUT and sys.stdout.isatty()) as progress:
-        exported = JobExport(days, files.span, config.jobs.users_of("export"), progress)
+        exported = JobExport(days, span, config.jobs.users_of("export"), progress)
         if form != "parquet":
             _write(target, exported.csv_pieces() if form == "csv" else exported.json_pieces())
             return
