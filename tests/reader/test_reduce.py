@@ -13,6 +13,7 @@ from tokiod.reader import reduce as reduction
 from tokiod.reader.errors import UnclearTime
 
 STEP = 300
+ABSENCE = f"{READ}/missing"
 NUMPY = {
     "sum": np.nansum, "mean": np.nanmean, "max": np.nanmax, "min": np.nanmin, "p50": np.nanmedian,
     "p95": lambda cells, axis: np.nanpercentile(cells, 95, axis=axis), "count": lambda cells, axis: (~np.isnan(cells)).sum(axis=axis),
@@ -41,23 +42,40 @@ def reduced_by_numpy(cells, how, axis):
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(skip=st.integers(0, 500), rows=st.integers(1, 1100), every=st.integers(1, 400), how=st.sampled_from([*NUMPY]))
-def test_bins_of_rows_are_those_of_numpy(archive, skip, rows, every, how):
+@given(
+    dataset=st.sampled_from([READ, ABSENCE]),
+    skip=st.integers(0, 500),
+    rows=st.integers(1, 1100),
+    every=st.integers(1, 400),
+    how=st.sampled_from([*NUMPY]),
+)
+def test_bins_of_rows_are_those_of_numpy(archive, dataset, skip, rows, every, how):
     with archive(skip, rows) as one:
-        cells = one.array(READ)[...]
-        found = one.reduce(READ, every * STEP, how)
-        assert found.columns == one.columns(READ)
-        np.testing.assert_array_equal(found.times, one.array(READ).times[::every])
+        cells = one.array(dataset)[...]
+        found = one.reduce(dataset, every * STEP, how)
+        assert found.columns == one.columns(dataset)
+        np.testing.assert_array_equal(found.times, one.array(dataset).times[::every])
         expected = np.array([reduced_by_numpy(cells[first : first + every], how, 0) for first in range(0, rows, every)])
         np.testing.assert_allclose(found.values, expected, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.parametrize("dataset", [READ, ABSENCE])
 @pytest.mark.parametrize("how", NUMPY)
-def test_columns_are_reduced_as_by_numpy(archive, how):
-    one = archive(100, 700)
-    found = one.reduce(READ, how=how, over="columns")
-    assert found.shape == (700, 1)
-    np.testing.assert_allclose(found.values[:, 0], reduced_by_numpy(one.array(READ)[...], how, 1), rtol=1e-12, atol=1e-9)
+def test_columns_are_reduced_as_by_numpy(archive, how, dataset):
+    one = archive(100, 900)
+    found = one.reduce(dataset, how=how, over="columns")
+    assert found.shape == (900, 1)
+    np.testing.assert_allclose(found.values[:, 0], reduced_by_numpy(one.array(dataset)[...], how, 1), rtol=1e-12, atol=1e-9)
+
+
+def test_missing_cells_of_days_without_a_file_and_of_columns_that_a_day_lacks_are_counted(archive):
+    one = archive(0, 4 * 288)
+    days = one.array(ABSENCE)[...].reshape(4, 288, 40).sum(axis=1)
+    assert days[2].tolist() == [288.0] * 40
+    assert days[1, 35:].tolist() == [288.0] * 5
+    np.testing.assert_array_equal(one.reduce(ABSENCE, "1d", "sum").values, days)
+    over_columns = one.reduce(ABSENCE, how="sum", over="columns").values[:, 0]
+    np.testing.assert_array_equal(over_columns.reshape(4, 288).sum(axis=1), days.sum(axis=1))
 
 
 def test_few_columns_at_a_time_have_the_same_percentiles(archive, monkeypatch):

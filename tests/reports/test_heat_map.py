@@ -66,6 +66,13 @@ def test_a_day_without_a_file_is_missing_as_a_whole(tmp_path):
     assert np.isnan(found.of_all.values[24:48]).all()
 
 
+def test_the_number_of_missing_cells_is_drawn_of_days_without_a_file_and_of_columns_that_a_day_lacks(tmp_path):
+    days = [save(tmp_path, 1, ["a", "b"], [[1, NAN]] * 24), slot(tmp_path, 2), save(tmp_path, 3, ["a"], [[1]] * 24)]
+    found = mapped(days, dataset="datatargets/readbytes/missing")
+    assert found.of_all.values.tolist() == [1] * 24 + [2] * 24 + [1] * 24
+    assert found.missing.tolist() == [0] * 72
+
+
 def test_a_day_without_any_value_is_missing(tmp_path):
     found = mapped([save(tmp_path, 1, ["a"], [[NAN]])])
     assert (found.missing.tolist(), found.reporting, found.filled) == ([1] * 24, 0, 0)

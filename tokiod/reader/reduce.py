@@ -113,7 +113,7 @@ def _folded(bins: _Bins, how: str) -> Values:
 def _pieces(matrix: Stitched, work: Callable[[Stretch, slice, Values], Any]) -> Iterator[tuple[NDArray[np.intp], Any]]:
     """Yield the places of the columns, and work(stretch, rows, cells as stored), of each piece; rows count from the stretch's first one."""
     for stretch in matrix.stretches:
-        if stretch.path is None:
+        if stretch.path is None and not matrix.missing:
             continue
         if not stretch.recipe.keeps_missing or matrix.missing:
             yield from _computed(matrix, stretch, work)

@@ -165,12 +165,18 @@ class Stitched:
         return values
 
     def blocks(self) -> Iterator[Block]:
-        """Read all cells, oldest first, at most MAX_BLOCK_BYTES or an hour of 5 s at a time. Rows of absent days are in no block."""
+        """Read all cells, oldest first, at most MAX_BLOCK_BYTES or an hour of 5 s at a time.
+
+        Cells that no file has, of absent days and of columns that a day lacks, are in no block. Where `missing`, they are in one, and 1.
+        """
+        everything = np.arange(len(self.columns))
         for one in self.stretches:
-            if one.path is not None:
-                rows = max(MAX_BLOCK_BYTES // (8 * max(1, len(one.positions))) // CHUNK_ROWS, 1) * CHUNK_ROWS
-                for first, last in pairwise([*range(one.first, one.first + one.rows, rows), one.first + one.rows]):
-                    yield self._block(one, first, last, None)
+            if one.path is None and not self.missing:
+                continue
+            width = len(everything) if self.missing else len(one.positions)
+            rows = max(MAX_BLOCK_BYTES // (8 * max(1, width)) // CHUNK_ROWS, 1) * CHUNK_ROWS
+            for first, last in pairwise([*range(one.first, one.first + one.rows, rows), one.first + one.rows]):
+                yield Block(first, everything, self.read(first, last)) if self.missing else self._block(one, first, last, None)
 
     def located(self, stretch: Stretch) -> tuple[Part, Shape, int, tuple[str, ...]]:
         """Return the present file of a stretch, the shape of its dataset, the file's row of its first one, and its stored datasets."""

@@ -120,11 +120,13 @@ def heat_map(matrix: Stitched, how: How, title: str, zone: dt.tzinfo, *, progres
 def _expected(matrix: Stitched, reports: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Return i4[rows]: how many columns a complete row has: those of the day's file that have a value anywhere in the span.
 
-    A day without a file should have all.
+    A day without a file should have all. Whether a cell is missing is known of all of them.
     """
     expected = np.empty(matrix.rows, np.int32)
     for one in matrix.stretches:
-        expected[one.first : one.first + one.rows] = reports.sum() if one.path is None else reports[one.positions].sum()
+        expected[one.first : one.first + one.rows] = (
+            reports[one.positions].sum() if one.path is not None and not matrix.missing else reports.sum()
+        )
     return expected
 
 
