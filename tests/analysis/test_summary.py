@@ -116,6 +116,28 @@ def test_missing_cells_are_missing_and_not_zero(day):
     assert (found["summary"]["mds_ave"], found["summary"]["frac_missing_mds_cpu"]) == (None, 1.0)
 
 
+@pytest.mark.parametrize("count", [1, 7, 60])
+def test_bins_are_of_the_same_time_where_groups_have_other_steps(day, count):
+    path, cells = day
+    coarse = np.arange(12, dtype=float)[:, np.newaxis] + 1
+    with h5py.File(path, "a") as file:
+        file["mdservers/timestamps"] = START + 25 * np.arange(12)
+        file["mdservers/cpuload"] = coarse
+        file["mdservers/cpuload"].attrs["columns"] = np.array([b"mds"])
+    found = printed("summarize", path, "--bins", count, "--json")
+    height = -(-ROWS // count)
+    firsts = range(0, ROWS, height)
+    assert list(found["bins"]) == [str(START + STEP * first) for first in firsts]
+    for first, one in zip(firsts, found["bins"].values(), strict=True):
+        last = min(first + height, ROWS)
+        assert (one["index0"], one["indexf"], one["tstart"], one["tend"]) == (first, last, START + STEP * first, START + STEP * (last - 1))
+        loads = coarse[-(-first // 5) : -(-last // 5)]
+        assert (one["num_mds_cpu"], one["sum_mds_cpu"]) == (len(loads), loads.sum() if len(loads) else None)
+    summed = found["summary"]
+    assert (summed["n"], summed["num_mds_cpu"], summed["mds_ave"], summed["mds_max"]) == (ROWS, 12, 6.5, 12)
+    assert summed["ave_bytes_read_per_dt"] == pytest.approx(np.nansum(cells["datatargets/readbytes"]) / ROWS)
+
+
 def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day):
     path, cells = day
     found = summarize_job(open_archive("fs", START + 10, START + 250, path=path))

@@ -7,6 +7,7 @@ docs/fidelity.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,20 +104,22 @@ def _joined(found: dict[str, dict[Any, float]]) -> dict[str, Bytes]:
     return {str(key): Bytes(number(read.get(key)), number(written.get(key))) for key in {**read, **written}}
 
 
+# The group of the CPU load may have another step than that of the bytes: a bin is a range of time, not of rows.
 def bins(matrices: dict[str, Stitched], count: int) -> dict[str, dict[str, Number]]:
     """Divide the rows into `count` bins and summarize each as summarize_h5lmt does, by its epoch second; the last one may be shorter.
 
-    matrices: of BINNED; their rows are the same.
+    matrices: of BINNED, of one span. The rows of the first one are divided; a row of another one is in the bin in which it begins.
     """
     result: dict[str, dict[str, Number]] = {}
-    for dataset, matrix in matrices.items():
-        height = -(-matrix.rows // count)
-        for first in range(0, matrix.rows, height):
-            last = min(first + height, matrix.rows)
-            times = matrix.times[first:last]
-            found = result.setdefault(str(times[0]), {})
-            found |= {"index0": first, "indexf": last, "tstart": int(times[0]), "tend": int(times[-1])}
-            found |= _bin(matrix.read(first, last), BINNED[dataset])
+    leading = next(iter(matrices.values()))
+    firsts = [*range(0, leading.rows, -(-leading.rows // count)), leading.rows]
+    inner = leading.times[firsts[1:-1]]
+    rows = {dataset: [0, *np.searchsorted(matrix.times, inner).tolist(), matrix.rows] for dataset, matrix in matrices.items()}
+    for i, (first, last) in enumerate(pairwise(firsts)):
+        start, end = int(leading.times[first]), int(leading.times[last - 1])
+        result[str(start)] = {"index0": first, "indexf": last, "tstart": start, "tend": end}
+        for dataset, matrix in matrices.items():
+            result[str(start)] |= _bin(matrix.read(*rows[dataset][i : i + 2]), BINNED[dataset])
     return result
 
 
