@@ -21,6 +21,7 @@ from tokiod.tts.live.create import create
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.web.matrix import level_of
 
+RATE = "datatargets/readrates"
 MISSING, GONE, NOT_DUE = 1, 2, 4
 END = START + (ROWS + 12) * STEP
 WHY = [
@@ -193,6 +194,15 @@ def test_a_line_of_a_counter_is_lost_with_the_sample_at_either_edge_as_in_its_pi
     line = json.loads(site.get(f"{matrix(COUNTER, width=4096)}&column=OST0001".replace("/matrix", "/line")).body)
     assert line["flags"] == flags[:, 2].tolist()
     assert [line["flags"][row] for row in (118, 120, 131, 132, ROWS)] == [0, GONE, GONE, MISSING, NOT_DUE]
+
+
+def test_the_rate_of_a_counter_is_lost_and_not_due_as_the_counter_is(site):
+    (header, _, flags), (of_rate, _, rate_flags) = (decoded(site.get(matrix(name, width=4096)).body) for name in (COUNTER, RATE))
+    assert (of_rate["due"], of_rate["why"]) == (header["due"], WHY)
+    np.testing.assert_array_equal(rate_flags, flags)
+    both = [matrix(name, width=4096).replace("/matrix", "/line") for name in (COUNTER, RATE)]
+    line, of_rate = (json.loads(site.get(f"{path}&column=OST0001").body) for path in both)
+    assert (of_rate["flags"], of_rate["why"]) == (line["flags"], WHY)
 
 
 def test_a_line_without_missing_cells_has_no_flags_and_one_beside_a_gap_no_reason_of_it(site):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tokiod.reader.completeness import completeness
-from tokiod.reader.derived import derivable, recipes
+from tokiod.reader.derived import derivable, sources_of
 from tokiod.reader.errors import NoData, NoSuchDataset
 from tokiod.reader.files import Templates
 from tokiod.reader.frame import frame_of
@@ -148,8 +148,7 @@ class Archive:
             return None
         from tokiod.errors import TokiodError  # noqa: PLC0415 - what the reader alone does not need
 
-        stored = {name for recipe in recipes(dataset) for name in recipe.sources}
-        names = {source.name for source in self._config.source if source.system == self.system and stored & source.datasets()}
+        names = {source.name for source in sources_of(dataset, self.system, self._config.source)}
         try:
             spans = [one for one in self.completeness() if one.source in names]
         except (TokiodError, OSError):

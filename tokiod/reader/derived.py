@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tokiod.collector import SourceConfig
+
 Form = Literal["same", "rate", "count", "sum", "complement"]
 
 _RATES = ("bytes/sec", "ops/sec")
@@ -81,6 +83,17 @@ def recipes(dataset: str) -> list[Recipe]:
     if name == "cpuidle":
         found += [Recipe("complement", (f"{group}/cpuload",))]
     return found
+
+
+def sources_of(dataset: str, system: str, sources: Iterable[SourceConfig]) -> list[SourceConfig]:
+    """Return the sources that fill a dataset of a system: what it is stored as or, if none fills that, what it is computed from.
+
+    Of DATASET/missing they are those of DATASET.
+    """
+    ours = [source for source in sources if source.system == system]
+    filled = {name for source in ours for name in source.datasets()}
+    way = next((one for one in recipes(dataset.removesuffix("/missing")) if filled.issuperset(one.sources)), None)
+    return [] if way is None else [source for source in ours if source.datasets() & set(way.sources)]
 
 
 def derivable(stored: Iterable[str]) -> set[str]:

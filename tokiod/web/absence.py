@@ -14,20 +14,22 @@ from tokiod.web.matrix import LOST, MISSING, NOT_DUE, Reason
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
+    from tokiod.ledger.sources import SourceRow
     from tokiod.reader.span import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The time of a source in a span that is not stored, and the time from which on it is not due.
+    """The time of a dataset's sources in a span that is not stored, and the time from which on it is not due.
 
-    stored: of a span that is not over, how many windows of the source are stored, and when the last one was.
+    stored: of a span that is not over, how many windows of the sources are stored, and when the last one was.
     """
 
     why: tuple[Reason, ...]
@@ -35,18 +37,22 @@ class Absence:
     stored: tuple[int, float | None] = (0, None)
 
     @classmethod
-    def read(cls, config: Config, ledger: Path | None, source: SourceConfig | None, span: Span, now: float) -> Self:
-        """Read it from a ledger, if there is one. The windows that a watched folder should hold are unknown."""
-        if source is None or ledger is None or not source.polled:
+    def read(cls, config: Config, ledger: Path | None, sources: Sequence[SourceConfig], span: Span, now: float) -> Self:
+        """Read it from a ledger, if there is one. The windows that a watched folder should hold are unknown.
+
+        sources: a cell that is computed needs a value of each.
+        """
+        polled = [source for source in sources if source.polled]
+        if not polled or ledger is None:
             return cls((), min(int(now), span.end))
         with Ledger.open_readonly(ledger, checked=False) as opened:
-            found = clipped(gaps(config, opened, now, (source.name,)), span.start, span.end)
-            row = known_sources(config, opened).get(source.name)
-        settled = Calendar(config.timezone).window(int(now - source.settle), source.window).start
-        due = settled if row is None or row.last is None else max(settled, row.last.end)
-        why = tuple(Reason(gap.start, gap.end, gap.state, gap.reason) for gap in found)
+            found = clipped(gaps(config, opened, now, tuple(source.name for source in polled)), span.start, span.end)
+            known = known_sources(config, opened)
+        rows = [row for source in polled if (row := known.get(source.name)) is not None]
+        due = min(_due(source, known.get(source.name), config, now) for source in polled)
+        why = tuple(Reason(gap.start, gap.end, gap.state, gap.reason) for gap in sorted(found, key=lambda gap: gap.start))
         # Clipped, so that the answer for a span of the past is the same tomorrow.
-        stored = (0, None) if row is None or due >= span.end else (row.windows, row.stored_at)
+        stored = (0, None) if not rows or due >= span.end else (sum(row.windows for row in rows), _latest(rows))
         return cls(why, min(due, span.end), stored)
 
     def flags(self, times: NDArray[np.int64], step: int, *, is_counter: bool) -> NDArray[np.uint8]:
@@ -62,3 +68,12 @@ class Absence:
                     flags[(edge >= one.start) & (edge < one.end)] = LOST
         flags[edges[-1] >= self.due] = NOT_DUE
         return flags
+
+
+def _due(source: SourceConfig, row: SourceRow | None, config: Config, now: float) -> int:
+    settled = Calendar(config.timezone).window(int(now - source.settle), source.window).start
+    return settled if row is None or row.last is None else max(settled, row.last.end)
+
+
+def _latest(rows: Sequence[SourceRow]) -> float | None:
+    return max((row.stored_at for row in rows if row.stored_at is not None), default=None)

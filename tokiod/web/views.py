@@ -12,6 +12,7 @@ import msgspec
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.reader.derived import sources_of
 from tokiod.reader.errors import NoData, NoSuchDataset, NoSuchSystem, NotTts, StepChanged
 from tokiod.reader.files import Templates
 from tokiod.reader.part import OpenParts
@@ -223,14 +224,14 @@ class Views:
         return encoded(header, levels, flags)
 
     def _absences(self, system: str, datasets: list[str], wanted: Span, now: float) -> list[Absence]:
-        """Return the absence of the source of each dataset; each source is looked up once."""
-        found: dict[str | None, Absence] = {}
+        """Return the absence of the sources of each dataset; the same sources are looked up once."""
+        found: dict[tuple[str, ...], Absence] = {}
         names = []
         for dataset in datasets:
-            source = next((one for one in self.config.source if one.system == system and dataset in one.datasets()), None)
-            names.append(None if source is None else source.name)
+            sources = sources_of(dataset, system, self.config.source)
+            names.append(tuple(source.name for source in sources))
             if names[-1] not in found:
-                found[names[-1]] = Absence.read(self.config, self._ledger(), source, wanted, now)
+                found[names[-1]] = Absence.read(self.config, self._ledger(), sources, wanted, now)
         return [found[name] for name in names]
 
     def _gaps(self, path: Path, source: str, now: float) -> list[Gap]:

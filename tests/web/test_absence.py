@@ -1,0 +1,48 @@
+"""Why cells are missing, of datasets that are computed from those of several sources."""
+
+from web_site import CONFIG, LOST, NOW, ROWS, START, STEP, window
+
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.reader.span import Span
+from tokiod.web.absence import Absence
+from tokiod.web.matrix import Reason
+from tokiod.window_data import WindowMeta
+
+OTHER = """\
+[[source]]
+name = "two"
+kind = "lmt"
+system = "fs2"
+url = "sqlite:///none"
+window = "60s"
+settle = "75s"
+"""
+
+
+def test_a_cell_of_several_sources_is_lost_and_not_due_with_that_of_either(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(CONFIG.format(tmp_path, tmp_path / "http") + OTHER)
+    config = configuration.load(path)
+    config.archive.ledger.parent.mkdir(parents=True)
+    with Ledger.open(config.archive.ledger) as ledger:
+        for source, first in zip(config.source, (LOST[0], 0), strict=True):
+            ledger.register(source, START)
+            ledger.lost(source.name, window(first, first + 12), "NoData", f"{source.name} deleted it", NOW)
+            for lower, upper in ((0, first), (first + 12, ROWS - 12)):
+                if lower < upper:
+                    meta = WindowMeta(source.name, "lmt", source.system, window(lower, upper))
+                    ledger.store([StoredEntry(meta, 10)], START + upper * STEP)
+    span = Span(START, NOW + 60)
+    of_both, one, two = (
+        Absence.read(config, config.archive.ledger, sources, span, NOW) for sources in (config.source, *zip(config.source))
+    )
+    lost = [
+        Reason(START + first * STEP, START + (first + 12) * STEP, "lost", f"{name} deleted it")
+        for name, first in (("two", 0), ("one", LOST[0]))
+    ]
+    assert [reason for reason in of_both.why if reason.state == "lost"] == lost
+    assert set(of_both.why) == {*one.why, *two.why}
+    assert (one.due, two.due, of_both.due) == (START + ROWS * STEP, START + (ROWS - 12) * STEP, START + (ROWS - 12) * STEP)
+    assert of_both.stored == (one.stored[0] + two.stored[0], START + (ROWS - 12) * STEP)
+    assert Absence.read(config, config.archive.ledger, (), span, NOW) == Absence((), int(NOW))
