@@ -1,5 +1,6 @@
 """Why each cell is missing, from real files, live and sealed, and a real ledger."""
 
+import sys
 from datetime import date
 
 import msgspec
@@ -26,6 +27,7 @@ COUNTER, GAUGE = "datatargets/readbytes", "dataservers/cpuload"
 NOW = DAY + 86400.0
 COLUMNS = ("OST0000", "OST0001", "OST0002")
 NONE = -1
+REACH = 23 * 3600 // STEP
 #        row: 0   1   2   3     4   5   6  7     8
 SAMPLES = [
     [100, 110, 120, 130, NONE, 150, 160, 170, 180],
@@ -80,6 +82,21 @@ def test_a_counter_shows_which_sample_is_absent_fell_or_is_implausible(path, is_
             (2, 3, "implausible", ["OST0002"], 1),
             (3, 4, "no sample", ["OST0000"], 1),
         ]
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "later", "state"), [(REACH, 60, "fell"), (REACH + 1, 60, "first sample"), (REACH + 1, 10**6, "first sample")]
+)
+def test_a_counter_fell_only_below_a_sample_that_is_not_too_old_to_be_compared_with(path, monkeypatch, is_sealed, rows, later, state):
+    """The first sample after an outage is in row `rows` + 1; row 1 has the last one before it."""
+    outage = [NONE] * (rows - 1)
+    monkeypatch.setattr(sys.modules[__name__], "SAMPLES", [[70, 80, *outage, after, after + 10] for after in (later, 0, later)])
+    filled(path, is_sealed=is_sealed)
+    with ledger_of(path) as ledger:
+        ledger.register(configuration.load(path).source[0], DAY)
+        stored(ledger, 0, 17_280)
+    assert found(path, COUNTER, rows + 2) == [(1, rows, "no sample", [*COLUMNS], 3 * (rows - 1)), (rows, rows + 1, state, [*COLUMNS], 3)]
 
 
 def test_what_is_not_stored_is_reported_with_the_reason_of_the_ledger(path):

@@ -21,7 +21,7 @@ from tokiod.reader.files import Templates
 from tokiod.reader.part import Part
 from tokiod.reader.span import Span
 from tokiod.reports.gaps import Gap, State, clipped, gaps
-from tokiod.tts.counters.difference_rule import BASE, CANDIDATE, Differences
+from tokiod.tts.counters.difference_rule import BASE_ROW, CANDIDATE_ROW, REACH_SECONDS, ZERO_ROW, Differences
 from tokiod.tts.layout import OWN, is_counter, is_outdated, own_name, read_spec
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.sealed.kept_samples import fill_raw
@@ -43,7 +43,7 @@ BLOCK_ROWS = 720
 PRESENT, NO_SAMPLE, FIRST, FELL, IMPLAUSIBLE, UNKNOWN = range(6)
 _REASONS: dict[int, tuple[State, str]] = {
     NO_SAMPLE: ("no sample", "the source had no sample"),
-    FIRST: ("first sample", "the first sample of the counter: a difference needs two"),
+    FIRST: ("first sample", f"the first sample of the counter, or after {REACH_SECONDS // 3600} h without one: a difference needs two"),
     FELL: ("fell", "the counter fell"),
     IMPLAUSIBLE: ("implausible", "the difference is above max_rate"),
     UNKNOWN: ("unknown", "the file has no samples that would show it"),
@@ -167,13 +167,15 @@ def _counter_codes(part: Part, file: Any, dataset: str, first: int, last: int) -
         return codes
     begin, blocks = _samples(file, dataset, last + 1)
     rule = Differences(begin, 0, read_spec(file).rule(dataset))
-    is_nonzero = (begin[[BASE, CANDIDATE]] != ABSENT).any(axis=0)
+    latest = begin[[BASE_ROW, CANDIDATE_ROW, ZERO_ROW]].max(axis=0)
     for start, raw in blocks:
         _, implausible = rule.feed(raw)
-        before = np.maximum.accumulate(np.vstack([is_nonzero, raw[:-1] > 0]), axis=0)
-        why = np.where(raw == ABSENT, NO_SAMPLE, np.where(before, FELL, FIRST))
+        rows = np.arange(start, start + len(raw))[:, np.newaxis]
+        sampled = np.maximum.accumulate(np.vstack([latest, np.where(raw == ABSENT, ABSENT, rows)]), axis=0)
+        # A sample that is out of reach is not compared with, so the counter may have risen since.
+        why = np.where(raw == ABSENT, NO_SAMPLE, np.where(sampled[:-1] >= rows - rule.rule.reach, FELL, FIRST))
         why[implausible[0] - start, implausible[1]] = IMPLAUSIBLE
-        is_nonzero |= (raw > 0).any(axis=0)
+        latest = sampled[-1]
         # The sample of row r closes cell r - 1.
         low, high = max(start - 1, first), min(start + len(raw) - 1, last)
         if low < high:
