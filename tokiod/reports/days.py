@@ -8,6 +8,7 @@ import msgspec
 
 from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
+from tokiod.ranges import Ranges
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class SourceDay(msgspec.Struct, frozen=True):
     """A source's part of one of the site's days, [start, end) in UTC epoch seconds; date: as 2018-01-28.
 
-    Seconds of the day: stored; due, what the source should have answered by now since its registration, None of a watched folder, whose
-    windows are unknown; lost, no longer available.
+    Seconds of the day: stored; due, what the source should have answered by now since its registration, and what is stored besides, None of
+    a watched folder, whose windows are unknown; lost, no longer available.
     """
 
     date: str
@@ -51,11 +52,22 @@ def days(config: Config, ledger: Ledger, span: Window, now: float, system: str =
 
 def _of_source(source: SourceConfig, ours: Expected, ledger: Ledger, dates: list[Day], *, is_known: bool) -> Iterator[SourceDay]:
     whole = Window(dates[0].start, dates[-1].end)
-    stored = ledger.stored(source.name, whole).within(whole.start, whole.end) if is_known else []
+    stored = ledger.stored(source.name, whole) if is_known else Ranges()
     lost = [*ours.gone, *(one.window for one in ledger.unstored(source.name) if one.state == "lost")] if is_known else []
     for day in dates:
-        due = max(0, min(day.end, ours.settled) - max(day.start, ours.since)) if source.polled else None
-        yield SourceDay(f"{day.date}", day.start, day.end, source.system, source.name, _within(stored, day), due, _within(lost, day))
+        here = Ranges((one.start, one.end) for one in stored.within(day.start, day.end))
+        due = due_seconds(here, day, ours.since, ours.settled) if source.polled else None
+        yield SourceDay(f"{day.date}", day.start, day.end, source.system, source.name, here.total, due, _within(lost, day))
+
+
+def due_seconds(stored: Ranges, day: Day, since: int, settled: int) -> int:
+    """Return how much of a day should be stored: from the registration to what is settled, and what a backfill stored besides.
+
+    stored: of the day alone.
+    """
+    due = stored.copy()
+    due.add(max(day.start, since), min(day.end, settled))
+    return due.total
 
 
 def _within(windows: Iterable[Window], day: Day) -> int:

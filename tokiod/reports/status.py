@@ -14,6 +14,7 @@ from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
+from tokiod.reports.days import due_seconds
 from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
@@ -245,10 +246,8 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
 
 def _today(ledger: Ledger, source: str, day: Day, since: int, due: int) -> Today:
     """Return what is stored of a day. since: of the source's registration; due: the time before which it should have answered."""
-    covered = _stored(ledger, source, day)
-    stored = covered.total
-    covered.add(max(day.start, since), min(day.end, due))
-    return Today(stored, covered.total, day.end - day.start)
+    stored = _stored(ledger, source, day)
+    return Today(stored.total, due_seconds(stored, day, since, due), day.end - day.start)
 
 
 def _stored(ledger: Ledger, source: str, day: Day) -> Ranges:
