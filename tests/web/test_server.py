@@ -17,9 +17,12 @@ from waiting import wait_for
 from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, WebSite, decoded, values, window
 
 from tokiod.ledger.ledger import Ledger
+from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.web.matrix import level_of
+from tokiod.web.views import Views
 
 RATE = "datatargets/readrates"
 MISSING, GONE, NOT_DUE = 1, 2, 4
@@ -177,6 +180,26 @@ def test_a_line_is_also_the_largest_of_all_columns_or_the_sum_of_several_dataset
     assert (twice["flags"], twice["why"]) == (one["flags"], WHY)
     assert site.error(path.replace(GAUGE, f"{GAUGE},{COUNTER}")) == (400, "bad_parameter")
     assert site.error(path.replace(GAUGE, f"{GAUGE},")) == (400, "bad_parameter")
+
+
+def test_the_largest_of_several_datasets_is_that_of_one_target(tmp_path):
+    site = WebSite(tmp_path)
+    names = ["mdtargets/opens", "mdtargets/closes"]
+    columns = {names[0]: ("MDT0000", "MDT0001"), names[1]: ("MDT0001", "MDT0002")}
+    specs = {name: MatrixSpec(found, counter=False) for name, found in columns.items()}
+    site.file.unlink()
+    create(site.file, FileSpec(START, START + 86400, {"mdtargets": GroupSpec(STEP, "lmt")}, specs), created=START)
+    file = LiveFile.open(site.file)
+    file.cells[names[0]].write_rows(0, np.array([[1000.0, 0.0], [5.0, 6.0], [-0.0, 7.0], [-0.0, -0.0]]))
+    file.cells[names[1]].write_rows(0, np.array([[900.0, 3.0], [-0.0, 4.0], [8.0, 1.0], [-0.0, -0.0]]))
+    file.commit()
+    file.close()
+    views = Views(site.config, FakeClock(NOW))
+    given = {"system": "fs", "dataset": ",".join(names), "start": str(START), "end": str(START + 4 * STEP), "width": "4", "how": "max"}
+    largest, total = (views.line({**given, "column": "", "across": across}) for across in ("max", "sum"))
+    assert (largest.values, total.values) == ([1000, 6, 15, None], [1903, 15, 16, None])
+    assert largest.missing == total.missing == [0, 1, 1, 4]
+    assert views.line({**given, "column": "MDT0001", "across": "sum"}).values == [900, 6, 15, None]
 
 
 def test_points_are_the_line_with_times_in_milliseconds(site):

@@ -52,22 +52,22 @@ class Point(msgspec.Struct, frozen=True):
 def line_of(
     parts: Sequence[tuple[Stitched, Absence]], is_counter: Callable[[Stitched], bool], column: str, across: str, width: int
 ) -> Line:
-    """Return the line of a column, or of all columns, of one dataset or of the sum of several ones with the same rows.
+    """Return the line of a column, or of all columns, of one dataset or of the sum of several ones with the same rows, target by target.
 
     parts: the datasets, each with why its cells are missing; is_counter: whether a dataset holds counters; across: how the columns of a row
     become one value, sum or max; width: the most values. Raises Refused.
     """
     _check_same_rows([matrix for matrix, _ in parts])
     first = parts[0][0]
-    values, missing, flags = np.full(first.rows, np.nan), np.zeros(first.rows, np.int64), np.zeros(first.rows, np.uint8)
-    for matrix, absence in parts:
+    for matrix, _ in parts:
         if column and column not in matrix.places:
             raise Refused(UNKNOWN_COLUMN, f"{matrix.dataset} has no column {column} in the span", "column")
-        found, lacking = _column(matrix, column) if column else _combined(matrix, across)
-        values = np.where(np.isnan(values), found, values + np.nan_to_num(found))
-        missing += lacking
-        if lacking.any():
-            flags |= absence.flags(matrix.times, matrix.step, is_counter=is_counter(matrix)) * (lacking > 0)
+    names = (column,) if column else tuple(dict.fromkeys(name for matrix, _ in parts for name in matrix.columns))
+    values, lacking = _combined([matrix for matrix, _ in parts], names, across)
+    missing, flags = lacking.sum(axis=0), np.zeros(first.rows, np.uint8)
+    for (matrix, absence), here in zip(parts, lacking, strict=True):
+        if here.any():
+            flags |= absence.flags(matrix.times, matrix.step, is_counter=is_counter(matrix)) * (here > 0)
     rows_per_value = -(-first.rows // width)
     edges = np.arange(0, first.rows, rows_per_value)
     return Line(
@@ -88,25 +88,35 @@ def points_of(line: Line) -> list[Point]:
     return [Point(*one) for one in zip(times, line.values, line.missing, line.flags, strict=True)]
 
 
-def _column(matrix: Stitched, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return f8[rows] of a column, NaN where missing, and i8[rows], 1 where missing."""
-    values = matrix.read(0, matrix.rows, np.array([matrix.number(column)]))[:, 0]
-    return values, np.isnan(values).astype(np.int64)
+def _combined(matrices: Sequence[Stitched], names: tuple[str, ...], across: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return f8[rows], and i8[datasets, rows], how many of these columns have no value in each dataset.
 
-
-def _combined(matrix: Stitched, across: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return f8[rows], and i8[rows], how many columns have no value.
-
-    A value is the sum or the largest of the columns that have one, NaN in a row without any.
+    A value is the sum or the largest of the columns that have one, each added over the datasets, NaN in a row without any.
     """
-    found, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
-    for first, last in strips(matrix):
-        values = matrix.read(first, last)
-        is_missing = np.isnan(values)
-        missing[first:last] = is_missing.sum(axis=1)
-        combined = np.fmax.reduce(values, axis=1) if across == "max" else np.where(is_missing, 0.0, values).sum(axis=1)
-        found[first:last] = np.where(missing[first:last] < values.shape[1], combined, np.nan)
-    return found, missing
+    rows = matrices[0].rows
+    found, lacking = np.full(rows, np.nan), np.zeros((len(matrices), rows), np.int64)
+    unknown = [sum(name not in matrix.places for name in names) for matrix in matrices]
+    for first, last in strips(matrices[0]) if len(names) > 1 else [(0, rows)]:
+        cells = np.empty((0, 0))
+        for number, matrix in enumerate(matrices):
+            values = _cells(matrix, names, first, last)
+            is_missing = np.isnan(values)
+            lacking[number, first:last] = is_missing.sum(axis=1) - unknown[number]
+            cells = np.where(is_missing, cells, values + np.nan_to_num(cells)) if number else values
+        is_missing = np.isnan(cells)
+        combined = np.fmax.reduce(cells, axis=1) if across == "max" else np.where(is_missing, 0.0, cells).sum(axis=1)
+        found[first:last] = np.where(is_missing.all(axis=1), np.nan, combined)
+    return found, lacking
+
+
+def _cells(matrix: Stitched, names: tuple[str, ...], first: int, last: int) -> NDArray[np.float64]:
+    """Return rows [first, last) of named columns f8[rows, names], NaN where missing and in columns that the dataset does not have."""
+    if matrix.columns == names:
+        return matrix.read(first, last)
+    places = np.array([matrix.places.get(name, -1) for name in names], np.intp)
+    values = np.full((last - first, len(names)), np.nan)
+    values[:, places >= 0] = matrix.read(first, last, places[places >= 0])
+    return values
 
 
 def _check_same_rows(matrices: Sequence[Stitched]) -> None:
