@@ -40,8 +40,9 @@ TOO_LARGE = "count above 2^63"
 TOO_MANY_OPERATIONS = "operation beyond the first 64"
 NO_TARGET = "text that belongs to no target"
 
-_TARGET = re.compile(rb"^(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_stats=(?=[ \r]*+\n?job_stats:)", re.MULTILINE)
+TARGET_LINE = rb"(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_stats=(?=[ \r]*+\n?job_stats:)"
 """A line that begins a target. It is followed by `job_stats:`: both together don't fit into a job id, which may contain newlines."""
+_TARGET = re.compile(rb"^" + TARGET_LINE, re.MULTILINE)
 SAMPLES_OF = b"{ samples:"
 _JOB_ID = b"\n- job_id:"
 _JOB = re.compile(_JOB_ID)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collectors.lustre_jobstats.changes import JobCounts
+from collectors.lustre_jobstats.parse import TARGET_LINE
 from collectors.lustre_jobstats.targets import Targets, texts
 from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
 from tokiod.errors import Fatal, TokiodError
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector, Site
 
 SAME_TIME = "target with two outputs of one time"
-_BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n", re.MULTILINE)
+# A job id may hold a line BEGIN, but no such line is followed by all of the line that begins a target. Errors of lctl may come in between:
+# a server of OSTs has no mdt.*, and one of MDTs no obdfilter.*.
+_BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
@@ -100,8 +103,7 @@ def _outputs(path: Path, given: int | None) -> Iterator[tuple[int, str, bytes]]:
         text, time = content(path), int(path.stat().st_mtime) if given is None else given
     except OSError as error:
         raise Fatal(f"{path} cannot be read: {error.strerror}") from None
-    # A job id may hold a line BEGIN, but no such line is followed by the first line of a target.
-    begins = [one for one in _BEGIN.finditer(text) if text.startswith((b"obdfilter.", b"mdt."), one.end())]
+    begins = list(_BEGIN.finditer(text))
     ends = [*(begin.start() for begin in begins[1:]), len(text)]
     parts = [(int(begin[1]), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
     if not any(texts({"": part}, Counter())[0] for _, part in parts):

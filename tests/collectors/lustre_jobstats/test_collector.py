@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 
 import job_rows
 import jobstats_text
@@ -232,6 +233,22 @@ def test_of_two_saved_outputs_of_one_time_the_second_is_dropped_and_counted(tmp_
         lambda c: c.collect(NOW),
     )
     assert (len(data.tables[0]), dict(data.dropped)) == (1, {saved_files.SAME_TIME: 1})
+
+
+ERROR = b"error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n"
+
+
+@pytest.mark.parametrize("error", [b"", ERROR])
+@pytest.mark.parametrize("job", [b"7", b"x\nBEGIN 7\nmdt.a"])
+def test_a_time_is_that_of_the_next_target_also_after_errors_of_lctl_and_no_job_id_is_one(tmp_path, error, job):
+    """An OSS has no mdt.*: all counts had the file's time. And a user's job id could hide the jobs after it."""
+    jobs = [(one, {"open": (2, 9)}, NOW.start * 10**9, NOW.start * 10**9) for one in (b"5", job, b"9")]
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"BEGIN %d\n" % NOW.start + error + jobstats_text.target(jobs, "fs-MDT0000"))
+    os.utime(path, (NOW.end + 10**6, NOW.end + 10**6))
+    made = lustre_jobstats.saved([path], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
+    data = within(made, lambda c: c.collect(NOW))
+    assert (len(data.tables[0]), dict(data.dropped)) == (3, {"text that belongs to no target": 1} if error else {})
 
 
 def test_saved_outputs_that_are_none_are_refused(tmp_path):
