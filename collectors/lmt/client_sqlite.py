@@ -125,7 +125,7 @@ class Sqlite:
             return Fatal(f"{self.path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories")
         if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError) and _needs_its_directory(self.path):
             return Fatal(
-                f"{self.path} is in WAL mode, which the user tokiod can read only where it may write to {self.path.parent}: "
+                f"{self.path} is in WAL mode, which the user tokiod can read only where it may write to {self.path.resolve().parent}: "
                 "PRAGMA journal_mode = DELETE on the copy"
             )
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -143,7 +143,7 @@ def _needs_its_directory(path: Path) -> bool:
             versions = file.read(WAL_VERSIONS.stop)[WAL_VERSIONS]
     except OSError:
         return False
-    return WAL_VERSION in versions and not os.access(path.parent, os.W_OK, effective_ids=True)
+    return WAL_VERSION in versions and not os.access(path.resolve().parent, os.W_OK, effective_ids=True)
 
 
 WAL_VERSIONS, WAL_VERSION = slice(18, 20), 2
@@ -191,7 +191,9 @@ class Copy:
     """An open file. Another thread may interrupt a query. Raises apsw.Error."""
 
     def __init__(self, path: Path, *, finished: bool) -> None:
-        is_immutable = finished and not path.with_name(path.name + "-wal").exists()
+        # SQLite looks for them beside the file itself, not beside a link to it.
+        real = path.resolve()
+        is_immutable = finished and not any(real.with_name(real.name + suffix).exists() for suffix in ("-wal", "-journal"))
         uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_immutable}"
         before = path.stat()
         self.db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

@@ -494,6 +494,10 @@ def test_the_reader_of_a_write_ahead_log_sees_what_is_committed(tmp_path):
             )
         assert means(live(path), window) == lmt_database.meaning(whole, window)
         assert means(saved(path), window) == lmt_database.meaning(whole, window)
+        (tmp_path / "links").mkdir()
+        link = tmp_path / "links" / "latest"
+        link.symlink_to(path)
+        assert means(saved(link), window) == lmt_database.meaning(whole, window)
 
 
 def test_a_write_ahead_log_in_a_directory_that_the_user_may_not_write_is_named():
