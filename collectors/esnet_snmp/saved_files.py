@@ -71,15 +71,16 @@ class SavedRates:
         await self._files.close()
 
     def _load(self) -> _Loaded:
+        # An interface may be written as the service spells it in one file, and as it is configured in another.
+        wanted = {name.partition(":")[0] + ":" + service_name(name.partition(":")[2]): name for name in self._options.interface}
         found: defaultdict[Series, list[Points]] = defaultdict(list)
         dropped: Counter[str] = Counter()
         for path in self._paths:
             data = content(path)
             self._on_read(path.stat().st_size)
             for (name, direction), points in parse_saved(data, str(path), dropped).items():
-                found[name, direction].append(points)
-        wanted = {name.partition(":")[0] + ":" + service_name(name.partition(":")[2]): name for name in self._options.interface}
-        series = {(wanted.get(name, name), direction): _joined(parts) for (name, direction), parts in found.items()}
+                found[wanted.get(name, name), direction].append(points)
+        series = {one: _joined(parts) for one, parts in found.items()}
         columns = tuple(dict.fromkeys(self._options.interface)) or tuple(sorted({name for name, _ in series}, key=natural_key))
         chosen = {one: points for one, points in series.items() if one[0] in columns}
         for one in chosen.values():

@@ -45,6 +45,13 @@ def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
     assert found["datatargets/readrates"] == [(600, "r1:if_10", 1.5), (630, "r1:if_10", 7.0)]
 
 
+def test_both_spellings_of_an_interface_that_is_asked_for_are_one(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"r": {"xe-0_0_0": {"in": {"600": 1.0, "630": 2.0}}}}))
+    (tmp_path / "b.json").write_text(json.dumps({"r": {"xe-0/0/0": {"in": {"630": 3.0, "660": 4.0}}}}))
+    found, _ = cells([tmp_path / "a.json", tmp_path / "b.json"], Window(600, 720), interface=("r:xe-0/0/0",))
+    assert found["datatargets/readrates"] == [(600, "r:xe-0/0/0", 1.0), (630, "r:xe-0/0/0", 3.0), (660, "r:xe-0/0/0", 4.0)]
+
+
 @pytest.mark.parametrize("interface", ['"r1": {"in"', '"in": {"if"'])
 def test_a_direction_is_no_router_and_no_interface_in_a_file_that_lost_lines(interface):
     """CI's fuzz found it, seed 3864865272: what was left is a JSON document, of another shape."""
