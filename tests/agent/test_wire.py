@@ -48,6 +48,11 @@ def test_anything_else_is_a_value_error(message):
         wire.from_hub(message)
 
 
+def test_a_reason_of_the_hub_can_be_written_to_the_log_and_to_systemd():
+    refused = b'[1,{"type":"refuse","reason":"a\\ud800\\nb"}]'
+    assert wire.from_hub(refused) == wire.Refused(r"a\ud800\nb")
+
+
 def test_another_version_is_named():
     with pytest.raises(ValueError, match="the hub speaks version 9"):
         wire.from_hub(messages.ask(9, 0, 60, 1.0, 2.0))

@@ -260,6 +260,9 @@ def test_more_names_than_allowed_are_refused(tmp_path):
         b"[" * 5000,
         b'[1,{"type":"hello","node":"../x"}]',
         b"[1.5,{}]",
+        b'[1,{"type":"hello","node":"nid1","session":"s","tokiod":"1\xff","step":60,"since":0,"metrics":[]}]',
+        b'[1,{"type":"hello","node":"nid1\xc3","session":"s","tokiod":"1","step":60,"since":0,"metrics":[]}]',
+        b'[1,{"type":"row","node":"nid1","session":"s","start":60,"time":1,"ahead":0,"jobs":[["a:\xff",1,1,false,[]]]}]',
     ],
 )
 def test_malformed_messages_are_counted(site, frame):

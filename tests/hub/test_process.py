@@ -121,6 +121,20 @@ def test_a_revoked_key_ends_its_connections_and_others_connect_again(running):
     assert data.records == 2
 
 
+def test_a_message_that_is_not_utf_8_ends_nothing_on_either_socket(running):
+    running.agent("nid1")
+    keys = running.keys("compute")
+    with running.context.socket(zmq.DEALER) as agent, running.context.socket(zmq.DEALER) as client:
+        agent.curve_serverkey, agent.curve_publickey, agent.curve_secretkey = keys.hub, keys.public, keys.secret
+        agent.connect(f"tcp://127.0.0.1:{running.hub.port}")
+        agent.send(b'[1,{"type":"hello","node":"nid2","session":"s","tokiod":"1\xff","step":60,"since":0,"metrics":[]}]')
+        client.connect(running.config.hub_inner)
+        client.send(b'{"type":"collect","id":1,"start":0,"end":60,"step":60,"metrics":["\xff"],"job_metrics":[]}')
+        wait(lambda: running.process.hub.refused["malformed"] == 1, 60)
+    wait(lambda: "nid1" in running.process.hub.nodes.by_name, 60)
+    assert running.collect(last_window())[0].records == 2
+
+
 def test_without_a_hub_the_source_is_down_and_says_why(tmp_path):
     async def run():
         collector = Nodes(

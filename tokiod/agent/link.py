@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import zmq
 
 from tokiod.agent import wire
+from tokiod.agent.sensor import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -188,7 +189,7 @@ class Link:
                 asked = wire.from_hub(message)
             except ValueError as error:
                 self.malformed += 1
-                self.state = str(error)
+                self.state = clean(str(error))
                 continue
             if isinstance(asked, wire.Refused):
                 self.state = f"refused: {asked.reason}"

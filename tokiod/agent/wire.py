@@ -22,6 +22,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tokiod.agent.sensor import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Union
@@ -82,7 +84,7 @@ def from_hub(message: bytes) -> Ask | Refused:
         if version != VERSION:
             raise ValueError(f"the hub speaks version {version!r}, this agent version {VERSION}")
         if fields["type"] == "refuse":
-            return Refused(str(fields["reason"]))
+            return Refused(clean(str(fields["reason"])))
         if fields["type"] != "ask":
             raise ValueError(f"unknown message {fields['type']!r}")
         return Ask(int(fields["start"]), int(fields["end"]), float(fields["time"]), float(fields["within"]))

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Collect, Collected, Count, Counted, List, Listed, Refused, Request
@@ -91,7 +90,7 @@ class Hub:
         """Take a message of an agent."""
         try:
             version, message = messages.decode(frame)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except messages.UNDECODABLE as error:
             self._refuse(MALFORMED, address, str(error))
             return
         if message is None:

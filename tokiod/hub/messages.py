@@ -17,6 +17,8 @@ Text = Annotated[str, msgspec.Meta(max_length=200)]
 JobName = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]+\Z", max_length=wire.MAX_JOB_CHARACTERS)]
 Second = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 MAX_METRICS = 1000
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a frame of any bytes; msgspec has no error of its own for a text that is not UTF-8."""
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
@@ -59,7 +61,7 @@ _message = msgspec.json.Decoder(Hello | Row)
 
 
 def decode(frame: bytes) -> tuple[int, Hello | Row | None]:
-    """Return the version of a message, and the message; None for one of an unknown version. Raises msgspec.DecodeError, RecursionError."""
+    """Return the version of a message, and the message; None for one of an unknown version. Raises UNDECODABLE."""
     version, raw = _version.decode(frame)
     return version, _message.decode(raw) if version in VERSIONS else None
 

@@ -17,6 +17,7 @@ from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import ConfigError
 from tokiod.hub.classes import hub_keys
 from tokiod.hub.hub import Hub
+from tokiod.hub.messages import UNDECODABLE
 from tokiod.metrics import catalogue
 from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
@@ -133,7 +134,7 @@ class HubProcess:
                 client, *frames = self._inner.socket.recv_multipart(zmq.NOBLOCK)
                 try:
                     self.hub.request(client, self._decoder.decode(b"".join(frames)))
-                except msgspec.DecodeError as error:
+                except UNDECODABLE as error:
                     log.warning("hub.request_malformed", error=str(error))
 
     def _send(self, route: bytes, message: bytes) -> bool:
