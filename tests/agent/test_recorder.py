@@ -83,6 +83,28 @@ def plain(row):
     return {key: pytest.approx(value, rel=1e-9, abs=1e-6) for key, value in row.values.items()}, sorted(jobs), row.unknown
 
 
+@pytest.mark.parametrize("ahead", [300.0, -300.0])
+def test_what_was_read_ahead_before_the_clock_was_set_is_in_no_row_after_it(tmp_path, ahead):
+    node, of_node, offsets, found = Node(tmp_path, 1), rows_of(Tree(str(tmp_path))), [BEGIN + ahead], []
+    recorder = Recorder(of_node.sampler, of_node.rows, offset=lambda: offsets[-1], clock_set=found.append)
+    for second in range(200):
+        if second == 75:
+            offsets.append(float(BEGIN))
+        recorder.wait(0.0, lambda now=second: now, lambda now=second: now + offsets[-1], ())
+        recorder.follow_clock()
+        recorder.sample(float(second), second + offsets[-1])
+        node.passes()
+    recorder.follow_clock()
+    recorder.settle()
+    assert found == [-ahead]
+    rows = [of_node.rows.at(start) for start in of_node.rows.starts()]
+    whole = [row.start for row in rows if ("cpu_user", "") in row.values]
+    assert whole == [BEGIN + 120, BEGIN + 180]
+    assert {row.start - BEGIN for row in rows if row.values} == {60, 120, 180}
+    assert sum(row._counts["processes_running", ""] for row in rows) <= 200 - 75
+    of_node.sampler.close()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_rows_are_those_of_samples_that_are_parsed_at_once(tmp_path, seed):
     node = Node(tmp_path, seed)

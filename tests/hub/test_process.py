@@ -107,6 +107,18 @@ def test_wrong_and_unknown_keys_receive_nothing_and_are_counted(running):
     wait(lambda: foreign.state.startswith("refused: class"), 60)
 
 
+def test_an_agent_whose_rows_are_others_greets_again_at_once(running):
+    """Its clock was set; else it greets each minute."""
+    agent = running.agent("nid1")
+    nodes = running.process.hub.nodes.by_name
+    wait(lambda: "nid1" in nodes, 60)
+    since = nodes["nid1"].since
+    agent._rows._began = began = running.clock.time() - 120
+    agent.greet_again()
+    wait(lambda: nodes["nid1"].since != since, 20)
+    assert nodes["nid1"].since == -(-int(began) // 60) * 60
+
+
 def test_a_revoked_key_ends_its_connections_and_others_connect_again(running):
     running.agent("nid1")
     login = running.agent("login1", "login")

@@ -128,6 +128,11 @@ class Link:
         while self._is_connected and self._due and self._due[0][0] <= now:
             self._answer(*heapq.heappop(self._due)[1:])
 
+    def greet_again(self) -> None:
+        """Greet the hub at the next turn: other rows are in memory. It asks again for what it waits for."""
+        self._due.clear()
+        self._hello_at = self._monotonic()
+
     def close(self) -> None:
         """End the connection."""
         if self._socket is not None and self._monitor is not None:

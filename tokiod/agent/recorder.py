@@ -21,11 +21,20 @@ if TYPE_CHECKING:
 class Recorder:
     """The sampler and the rows of this node.
 
-    taken: is called with all readings, by the sensors' names, when they are in the rows.
+    taken: is called with all readings, by the sensors' names, when they are in the rows; offset: of the clock
+    (tokiod.agent.clock_offset); clock_set: is called with the seconds by which the clock was set, when rows were dropped for it.
     """
 
-    def __init__(self, sampler: Sampler, rows: Rows, taken: Callable[[Mapping[str, Readings]], None] = lambda _found: None) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        rows: Rows,
+        taken: Callable[[Mapping[str, Readings]], None] = lambda _found: None,
+        offset: Callable[[], float] = lambda: 0.0,
+        clock_set: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
         self._sampler, self._rows, self._taken = sampler, rows, taken
+        self._offset, self._clock_set = offset, clock_set
         self._ahead: dict[Sensor, float] = {}
         self._row = 0.0
         self._poll = select.poll()
@@ -47,6 +56,14 @@ class Recorder:
             self._take(found, time)
             self._filenos = self._sampler.filenos()
 
+    def follow_clock(self) -> None:
+        """Drop what was measured before the clock was set. It is called before the clock is read for a sample, and before rows are sent."""
+        offset = self._offset()
+        if moved := self._rows.moved(offset):
+            self.settle()
+            self._rows.set_clock(offset)
+            self._clock_set(moved)
+
     def settle(self) -> None:
         """Put all that was read into the rows."""
         ahead, self._ahead = self._ahead, {}
@@ -67,7 +84,9 @@ class Recorder:
         ready = [fd for fd, _ in self._poll.poll(1000 * max(0.0, seconds))]
         if of_sensors := [fd for fd in ready if fd in self._filenos]:
             self.settle()
-            self._take(self._sampler.heed(of_sensors, monotonic()), time())
+            found = self._sampler.heed(of_sensors, monotonic())
+            self.follow_clock()
+            self._take(found, time())
         return len(ready) > len(of_sensors)
 
     def _take(self, found: Mapping[str, Readings], time: float) -> None:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 ROW_SECONDS = 60
 KEPT_ROWS = 60
 """One hour. A row of 150 values takes some 20 KB, so an hour 1.2 MB."""
+MAX_MOVED_SECONDS = 2.0
+"""By which the clock may move while what is in memory is measured: the hub refuses rows of a clock that is off by more. NTP moves it by
+1.8 s in an hour (500 ppm) where it does not set it."""
+MAX_APART_SECONDS = 2 * MAX_MOVED_SECONDS
+"""Difference of two clocks of which the hub accepts both."""
+END_NOT_KEPT = "jobs", "end of a job not kept, the clock was set"
 
 
 @dataclass
@@ -46,15 +52,18 @@ class JobState:
 class Row:
     """One span. `values` has (metric's name, instance) -> value; `jobs` the jobs that run, `ended` those that ended in it.
 
-    A counter of which a part of the span is unknown has no value, and is in `unknown`.
+    A counter of which a part of the span is unknown has no value, and is in `unknown`. offset: the clock's in which the row begins; sent:
+    those in which its ended jobs were sent.
     """
 
     start: float
+    offset: float = 0.0
     values: dict[Key, Value] = field(default_factory=dict)
     jobs: dict[Job, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown: set[Key] = field(default_factory=set)
+    sent: set[float] = field(default_factory=set)
     _counts: Counter[Key] = field(default_factory=Counter)
 
     def add_increase(self, key: Key, increase: Value | None) -> None:
@@ -93,11 +102,16 @@ class Rows:
     An increase belongs to the row that holds the middle between its two samples. Where they are in different rows and further apart than
     half a row (the node slept, the clock was set), the counters of both rows are unknown, because how the increase is divided is. So are
     those of an instance that appears within a row.
+
+    Rows of two clocks are never in memory together: labels of the one are other times of the other. Where the clock was set, all is
+    dropped but the ends of jobs: they go into rows of their own, at their times by the new clock. An end that the hub may have by that
+    clock is dropped too, because the job table would count it twice.
     """
 
     def __init__(self, metrics: Iterable[Metric], step: float = ROW_SECONDS, kept: int = KEPT_ROWS) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self.step, self._kept = step, kept
+        self.offset = 0.0
         self._rows: OrderedDict[float, Row] = OrderedDict()
         self._increases = Increases()
         self._times: dict[str, float] = {}
@@ -122,7 +136,7 @@ class Rows:
         """Return the row that holds a time; it is made if it is new, and then the oldest is dropped."""
         start = time // self.step * self.step
         if start not in self._rows:
-            self._rows[start] = Row(start)
+            self._rows[start] = Row(start, self.offset)
             while len(self._rows) > self._kept:
                 del self._rows[min(self._rows)]
         return self._rows.get(start) or Row(start)
@@ -130,6 +144,40 @@ class Rows:
     def starts(self) -> list[float]:
         """Return the starts of the rows in memory, oldest first."""
         return sorted(self._rows)
+
+    def moved(self, offset: float) -> float:
+        """Note the clock's offset (tokiod.agent.clock_offset); return by how many seconds it was set since the oldest row."""
+        oldest = next(iter(self._rows.values()), None)
+        moved = 0.0 if oldest is None else offset - oldest.offset
+        if abs(moved) > MAX_MOVED_SECONDS:
+            return moved
+        self.offset = offset
+        return 0.0
+
+    def set_clock(self, offset: float) -> None:
+        """Drop what was measured before the clock was set."""
+        moved, before = self.moved(offset), self._rows
+        self.offset, self._rows = offset, OrderedDict()
+        self._times.clear()
+        self._increases.last.clear()
+        self._begun = {job: time + moved for job, time in self._begun.items()}
+        for state in self._running.values():
+            _move_begin(state, moved)
+        for row in before.values():
+            self._keep_ends(row)
+
+    def _keep_ends(self, row: Row) -> None:
+        """Put the ends of a row that was dropped into rows of the new clock."""
+        apart = min((abs(self.offset - offset) for offset in row.sent), default=math.inf)
+        for state in row.ended:
+            state.time += self.offset - row.offset
+            _move_begin(state, self.offset - row.offset)
+            kept = self.at(state.time)
+            if apart > MAX_APART_SECONDS:
+                kept.ended.append(state)
+                kept.sent |= row.sent
+            elif apart > MAX_MOVED_SECONDS:
+                kept.dropped[END_NOT_KEPT] += 1
 
     def _take_values(self, row: Row, readings: Readings, increased: tuple[Row, ...], time: float) -> None:
         """Take the values of a sensor. increased: the rows to which increases since its values before belong."""
@@ -198,3 +246,9 @@ class Rows:
         if first is last or 0 <= time - before <= self.step / 2:
             return (self.at((before + time) / 2),)
         return first, last
+
+
+def _move_begin(state: JobState, seconds: float) -> None:
+    """Move a job's begin as the clock was set, but not after one that the hub may have: the job table takes that as other counts."""
+    if state.begin is not None:
+        state.begin += seconds - MAX_APART_SECONDS

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from tokiod import __version__
+from tokiod.agent.clock_offset import clock_offset, seconds_asleep
 from tokiod.agent.keys import read_keys
 from tokiod.agent.link import Link
 from tokiod.agent.recorder import Recorder
@@ -57,6 +58,8 @@ class NodeRows:
     def jobs(self, start: float) -> Sequence[JobRow]:
         """Return the jobs of a row, those that ended first: the others are in the next row, too."""
         row = self._rows.at(start)
+        if row.ended:
+            row.sent.add(self._rows.offset)
         return [
             (state.job, state.begin, state.time, state.has_ended, [_short(value) for value in state.values])
             for state in (*row.ended, *row.jobs.values())
@@ -71,19 +74,26 @@ def _short(value: float) -> Value | None:
 class Agent:
     """The sampler, the rows and the link of this node."""
 
-    def __init__(self, settings: Settings, root: str, time: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        """Read the keys. Raise SettingsError."""
+    def __init__(
+        self,
+        settings: Settings,
+        root: str,
+        time: Callable[[], float],
+        monotonic: Callable[[], float],
+        asleep: Callable[[], float] = seconds_asleep,
+    ) -> None:
+        """Read the keys. asleep: for how long the node slept, which monotonic() does not count. Raise SettingsError."""
         keys = read_keys(settings.hub_key_file, settings.key_file)
         self._hub, self._time, self._monotonic = settings.hub, time, monotonic
         self._sampler = Sampler(sensors_of(Tree(root), settings, NOT_SENT))
         metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
         self.rows = Rows(metrics.values())
-        self._recorder = Recorder(self._sampler, self.rows, self._report)
+        self._recorder = Recorder(self._sampler, self.rows, self._report, lambda: clock_offset(time, monotonic, asleep), self._clock_set)
         self._context = zmq.Context()
         self.link = Link(
             self._context, settings.hub, keys, settings.node, os.urandom(8).hex(), __version__, ROW_SECONDS,
             [metric for metric in metrics.values() if not metric.is_of_job], self.rows.job_metrics,
-            NodeRows(metrics, self.rows, self._recorder.settle),
+            NodeRows(metrics, self.rows, self._settle),
             time, monotonic, Random(),  # noqa: S311 - jitter
         )  # fmt: skip
         self._absent: dict[str, str] = {}
@@ -103,6 +113,7 @@ class Agent:
             if now >= following:
                 # After a sleep of the machine no tick is made up for.
                 following = max(following + TICK_SECONDS, now)
+                self._recorder.follow_clock()
                 self._recorder.sample(now, self._time())
             self.link.turn(is_ready=is_ready)
             if self.link.state != state:
@@ -120,6 +131,14 @@ class Agent:
         self._sampler.close()
         self.link.close()
         self._context.destroy(linger=0)
+
+    def _settle(self) -> None:
+        self._recorder.follow_clock()
+        self._recorder.settle()
+
+    def _clock_set(self, seconds: float) -> None:
+        self._log(f"the clock was set by {seconds:+.1f} s: the rows of the clock before are dropped")
+        self.link.greet_again()
 
     def _report(self, found: Mapping[str, Readings]) -> None:
         """Write what is absent or dropped to the log, each once."""
