@@ -144,6 +144,82 @@ def test_what_was_dropped_is_in_the_row():
     assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4}
 
 
+ENERGY, POWER, HOT = counter("gpu_energy", "J", ""), gauge("gpu_power", "W", ""), gauge("gpu_temperature", "degC", "", "max")
+GPUS = {metric.name: metric for metric in (ENERGY, POWER, HOT)}
+ALL = {"gpu_energy": 36_000, "gpu_power": 600.0, "gpu_temperature": 50.0}
+ONE = {"gpu_energy": 18_000, "gpu_power": 300.0, "gpu_temperature": 40.0}
+
+
+def gpus(seconds, unread, *, drops=True, end=1320):
+    """The rows of two GPUs of 300 W each. unread: the second one, or "all"; seconds: those in which it is not read."""
+    rows = Rows(GPUS.values())
+    for time in range(0, end, 10):
+        readings = Readings()
+        for name, hot in (("a", 40.0), ("b", 50.0)):
+            if time not in seconds or unread not in (name, "all"):
+                readings.add(ENERGY, 300 * time, name)
+                readings.add(POWER, 300.0, name)
+                readings.add(HOT, hot, name)
+            elif drops:
+                readings.drop("unreadable", name)
+        rows.take({"nvidia": readings}, float(time))
+    return rows
+
+
+def of_node(rows):
+    return [rows.at(start).of_node(GPUS) for start in rows.starts()]
+
+
+def without(found, *names):
+    return {name: value for name, value in found.items() if name not in names}
+
+
+def test_a_sum_of_which_an_instance_cannot_be_read_is_missing_until_it_is_read_for_a_whole_row():
+    found = of_node(gpus(range(310, 901), "b"))
+    unread = without(ONE, "gpu_energy", "gpu_power")
+    assert found == [*[ALL] * 5, without(ALL, "gpu_energy"), *[unread] * 9, without(ALL, "gpu_energy"), *[ALL] * 5, found[-1]]
+
+
+def test_a_sensor_that_reads_nothing_for_a_while_gives_no_part_of_a_row():
+    found = of_node(gpus(range(310, 901), "all"))
+    part = without(ALL, "gpu_energy")
+    assert found == [*[ALL] * 5, part, *[{}] * 9, part, *[ALL] * 5, found[-1]]
+
+
+@pytest.mark.parametrize("unread", ["b", "all"])
+@pytest.mark.parametrize("seconds", [range(310, 331), range(330, 350)])
+def test_what_could_not_be_read_for_less_than_half_a_row_is_in_the_row_when_it_is_read(seconds, unread):
+    found = of_node(gpus(seconds, unread, end=430))
+    assert found[:7] == [ALL] * 7
+    before = of_node(gpus(seconds, unread, end=seconds[-1] + 1))
+    assert "gpu_energy" not in before[5]
+
+
+def test_the_row_before_has_no_value_while_a_part_of_it_was_not_read():
+    assert gpus(range(350, 370), "b", end=361).at(300.0).of_node(GPUS) == without(ALL, "gpu_energy")
+    # An increase belongs to the row of its middle.
+    assert gpus(range(350, 370), "b", end=371).at(300.0).of_node(GPUS) == {**ALL, "gpu_energy": 18_000 + 300 * (370 - 300)}
+
+
+def test_an_instance_that_is_gone_leaves_the_sum_and_is_a_new_one_when_it_returns():
+    found = of_node(gpus(range(310, 901), "b", drops=False))
+    assert found[:5] == [ALL] * 5
+    assert found[6:15] == [ONE] * 9
+    assert found[15:21] == [without(ALL, "gpu_energy"), *[ALL] * 5]
+
+
+def test_an_instance_that_cannot_be_read_after_the_clock_was_set_leaves_the_sum_missing():
+    rows = gpus(range(310, 901), "b", end=600)
+    rows.set_clock(-300.0)
+    readings = Readings()
+    for time in range(300, 430, 10):
+        readings = Readings()
+        readings.add(ENERGY, 300 * time, "a")
+        readings.drop("unreadable", "b")
+        rows.take({"nvidia": readings}, float(time))
+    assert of_node(rows) == [{}] * 3
+
+
 BOOT = 1_800_000_000.0
 """The true time of a node's boot: the offset of a clock that is right."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,8 @@ class JobState:
 class Row:
     """One span. `values` has (metric's name, instance) -> value; `jobs` the jobs that run, `ended` those that ended in it.
 
-    A counter of which a part of the span is unknown has no value, and is in `unknown`. offset: the clock's in which the row begins; sent:
+    A counter of which a part of the span is unknown has no value, and is in `unknown`; what could not be read yet, but may be, is in
+    `late`. offset: the clock's in which the row begins; sent:
     those in which its ended jobs were sent.
     """
 
@@ -63,6 +64,7 @@ class Row:
     ended: list[JobState] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown: set[Key] = field(default_factory=set)
+    late: set[Key] = field(default_factory=set)
     sent: set[float] = field(default_factory=set)
     _counts: Counter[Key] = field(default_factory=Counter)
 
@@ -87,7 +89,7 @@ class Row:
 
         A sum in which an instance is unknown is missing: it would look like a fall.
         """
-        unknown = {name for name, _ in self.unknown}
+        unknown = {name for name, _ in self.unknown | self.late}
         combined: dict[str, Value] = {}
         for (name, _), value in self.values.items():
             if name not in unknown:
@@ -103,6 +105,9 @@ class Rows:
     half a row (the node slept, the clock was set), the counters of both rows are unknown, because how the increase is divided is. So are
     those of an instance that appears within a row.
 
+    An instance that a sensor could not read is late: its increase is that since its own last value, once it is read again. Until then rows
+    have no sum of its metric. An instance that is missing in a reading without drops is gone, and a new one if it returns.
+
     Rows of two clocks are never in memory together: labels of the one are other times of the other. Where the clock was set, all is
     dropped but the ends of jobs: they go into rows of their own, at their times by the new clock. An end that the hub may have by that
     clock is dropped too, because the job table would count it twice.
@@ -115,6 +120,8 @@ class Rows:
         self._rows: OrderedDict[float, Row] = OrderedDict()
         self._increases = Increases()
         self._times: dict[str, float] = {}
+        self._known: defaultdict[str, set[Key]] = defaultdict(set)
+        self._late: dict[Key, float] = {}
         self.job_metrics = [metric for metric in self._metrics.values() if metric.is_of_job]
         self._places = {metric.name: place for place, metric in enumerate(self.job_metrics)}
         self._gauges = {place for place, metric in enumerate(self.job_metrics) if metric.kind == "gauge"}
@@ -125,6 +132,9 @@ class Rows:
         """Take the readings of the sensors at a time, in seconds since the epoch."""
         row = self.at(time)
         for sensor, readings in found.items():
+            # What was not sampled has neither values nor drops.
+            if (readings.values or readings.drops) and readings.values.keys() != self._known[sensor]:
+                self._take_missing(row, sensor, readings, time)
             if readings.values:
                 self._take_values(row, readings, self._increased_rows(self._times.get(sensor, time), time), time)
                 self._times[sensor] = time
@@ -159,6 +169,7 @@ class Rows:
         moved, before = self.moved(offset), self._rows
         self.offset, self._rows = offset, OrderedDict()
         self._times.clear()
+        self._late.clear()
         self._increases.last.clear()
         self._begun = {job: time + moved for job, time in self._begun.items()}
         for state in self._running.values():
@@ -179,23 +190,45 @@ class Rows:
             elif apart > MAX_MOVED_SECONDS:
                 kept.dropped[END_NOT_KEPT] += 1
 
+    def _take_missing(self, row: Row, sensor: str, readings: Readings, time: float) -> None:
+        """Note what a reading does not have of what the sensor has read before."""
+        known = self._known[sensor]
+        missing = known.difference(readings.values)
+        known.update(readings.values)
+        if not readings.drops:
+            known -= missing
+            for key in missing:
+                self._late.pop(key, None)
+                self._increases.forget(key)
+            return
+        for key in missing:
+            metric = self._metrics[key[0]]
+            if metric.kind == "counter":
+                since = self._late.setdefault(key, self._times.get(sensor, time))
+                for one in (self.at(since), row):
+                    one.late.add(key)
+            elif metric.combine == "sum" and key not in row.values:
+                row.late.add(key)
+
     def _take_values(self, row: Row, readings: Readings, increased: tuple[Row, ...], time: float) -> None:
         """Take the values of a sensor. increased: the rows to which increases since its values before belong."""
         counted, is_whole = increased[0], len(increased) == 1
-        last, values, unknown = self._increases.last, counted.values, counted.unknown
+        last, values, unknown, late = self._increases.last, counted.values, counted.unknown, self._late
         for key, value in readings.values.items():
-            if is_whole and (before := last.get(key)) is not None and value >= before and key not in unknown:
+            if is_whole and (before := last.get(key)) is not None and value >= before and key not in unknown and key not in late:
                 # As below, for nearly all values of all seconds.
                 last[key] = value
                 values[key] = values.get(key, 0) + (value - before)
             elif (metric := self._metrics[key[0]]).kind == "gauge":
                 row.add_state(metric, key, value, readings.samples.get(key, 1))
+                row.late.discard(key)
             else:
                 is_new = key not in self._increases
                 increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
+                of_key = self._late_rows(row, key, time) if key in late else increased
                 if not (is_new and time == row.start):
-                    for one in increased:
-                        one.add_increase(key, increase if is_whole else None)
+                    for one in of_key:
+                        one.add_increase(key, increase if len(of_key) == 1 else None)
 
     def _take_jobs(self, row: Row, readings: Readings, time: float) -> None:
         # The first values of a job may come with a later reading.
@@ -239,6 +272,15 @@ class Rows:
         state.has_ended, state.is_exact = True, end.is_exact
         row.ended.append(row.jobs.pop((end.job, "")))
         self._running.pop((end.job, ""), None)
+
+    def _late_rows(self, row: Row, key: Key, time: float) -> tuple[Row, ...]:
+        """Return the rows to which the increase of a counter that was late belongs."""
+        since = self._late.pop(key)
+        increased = self._increased_rows(since, time)
+        if len(increased) == 1:
+            for one in (self.at(since), row):
+                one.late.discard(key)
+        return increased
 
     def _increased_rows(self, before: float, time: float) -> tuple[Row, ...]:
         """Return the row to which increases between two samples belong; two of which both don't know their parts."""
