@@ -18,7 +18,9 @@ import pytest
 from cgroup_jobs import V2, remove, run_in, tree_of
 
 from tokiod.agent.perf_event import EVENTS, EventCounts, GroupCount, fitting
+from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors.jobs import Jobs
 from tokiod.agent.sensors.perf import Perf
 from tokiod.agent.tree import Tree
@@ -137,6 +139,31 @@ def test_an_event_that_got_no_counter_has_no_value_until_it_gets_one():
     assert (counts.read(), counts.waiting) == ({"instructions": 40}, [])
     counts.close()
     os.close(writer)
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_the_node_has_no_count_of_time_in_which_another_program_had_the_counters_of_a_cpu(cpus):
+    """From second 300 to 900 the first CPU counts nothing; the others have 1e9 cycles each second."""
+    counts, writers, perf = EventCounts([[EVENTS["cycles"]]], []), [], Perf(Tree(), ["cycles"])
+    for cpu in range(cpus):
+        fd, writer = os.pipe()
+        counts._on[cpu] = [GroupCount([fd])]
+        writers.append(writer)
+    perf._counts = counts
+    rows, metrics, ran = Rows(perf.metrics), {metric.name: metric for metric in perf.metrics}, [0] * cpus
+    for second in range(0, 1320, 10):
+        for cpu, writer in enumerate(writers):
+            ran[cpu] += 10 * 10**9 if second and not (cpu == 0 and 300 < second <= 900) else 0
+            os.write(writer, reading(second * 10**9, ran[cpu], ran[cpu]))
+        readings = Readings()
+        perf.sample(readings, second)
+        assert dict(readings.drops) == ({"no free counter": 1} if 300 < second <= 900 else {})
+        rows.take({"perf": readings}, float(second))
+    found = [rows.at(60.0 * minute).of_node(metrics).get("perf_cycles") for minute in range(21)]
+    assert found == [*[cpus * 60 * 10**9] * 5, *[None] * 11, *[cpus * 60 * 10**9] * 5]
+    perf.close()
+    for writer in writers:
+        os.close(writer)
 
 
 def test_the_nodes_events_are_counted_on_all_cpus(missing):

@@ -145,6 +145,11 @@ class EventCounts:
             if event.name not in self.waiting
         }
 
+    def behind(self) -> list[str]:
+        """Return the events whose counts lack the time since the reading before on a CPU: it had no counter for them all that time."""
+        is_behind = [any(opened[place].is_behind for opened in self._on.values()) for place in range(len(self._groups))]
+        return [event.name for group, behind in zip(self._groups, is_behind) if behind for event in group]
+
     def close(self) -> None:
         """End counting."""
         for opened in self._on.values():
@@ -171,13 +176,14 @@ class GroupCount:
     """The counts of a group of events on one CPU.
 
     fds: their descriptors, the leader's first, by which all are read; times: for how many nanoseconds they could have been counted, and for
-    how many they were.
+    how many they were; is_behind: whether the last reading has nothing of the time since the one before, which is made up for later.
     """
 
     def __init__(self, fds: list[int]) -> None:
         self.fds = fds
         self.layout = struct.Struct(f"={3 + len(fds)}Q")
         self.times = (0, 0)
+        self.is_behind = False
         self._before = [0] * (2 + len(fds))
 
     def take(self, data: bytes) -> list[int]:
@@ -196,6 +202,7 @@ class GroupCount:
             self._before = now
             raise ValueError("perf events: a count fell")
         self.times = now[0], now[1]
+        self.is_behind = enabled > 0 and not ran
         if not ran:
             # The time is made up for when they are counted again.
             return [0] * len(grown)

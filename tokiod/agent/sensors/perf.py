@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokiod.agent.configured_events import NODE_EVENTS, ConfiguredEvents, report_waiting
+from tokiod.agent.configured_events import NODE_EVENTS, ConfiguredEvents
 from tokiod.agent.sensor import Absent, Readings, Sensor
 
 if TYPE_CHECKING:
@@ -39,9 +39,13 @@ class Perf(Sensor):
     def sample(self, readings: Readings, now: float) -> None:
         self._events.report(readings)
         if self._counts is not None:
-            for name, value in self._counts.read().items():
-                readings.add(NODE_EVENTS[name], value)
-            report_waiting(readings, self._counts)
+            counts, behind = self._counts.read(), self._counts.behind()
+            for name, value in counts.items():
+                # A count that lacks the time of one CPU would have it later, all at once.
+                if name not in behind:
+                    readings.add(NODE_EVENTS[name], value)
+            if behind:
+                readings.drop("no free counter", ", ".join(behind))
 
     def close(self) -> None:
         if self._counts is not None:
