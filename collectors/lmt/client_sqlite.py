@@ -136,6 +136,11 @@ class Sqlite:
         return Transient(f"{self.path} cannot be read now: {reason}; it may be about to be replaced")
 
 
+def _is_text(kind: str) -> bool:
+    """Return whether a column of a declared type has texts: SQLite's rules of affinity."""
+    return "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT"))
+
+
 def _needs_its_directory(path: Path) -> bool:
     """Return whether a database is in WAL mode, in a directory in which SQLite can't make the files of that mode."""
     try:
@@ -241,10 +246,13 @@ class Copy:
             raise apsw.InterruptError("interrupted")
 
     def _read_schema(self) -> Schema:
-        sql = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+        sql = "SELECT m.name, c.name, c.type FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
         columns: dict[str, set[str]] = {}
-        for table, column in self.db.execute(sql):
+        for table, column, kind in self.db.execute(sql):
             columns.setdefault(table.upper(), set()).add(column.upper())
+            # Texts are compared as texts, so no range of numbers would have a row.
+            if column.upper() == "TS_ID" and table.upper().endswith("_DATA") and _is_text(kind.upper()):
+                raise ValueError(f"TS_ID of {table} is declared as {kind}: make it an INTEGER, as LMT does")
         return {table: frozenset(names) for table, names in columns.items()}
 
     @cached_property

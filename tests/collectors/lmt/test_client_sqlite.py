@@ -458,6 +458,19 @@ class TestRefusals:
             directory.chmod(0o700)
 
 
+def test_a_copy_whose_ts_id_is_text_is_refused(tmp_path):
+    """Tables that were made from CSV: no row was found, and none was counted."""
+    path = lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=4))
+    with closing(sqlite3.connect(path)) as db, db:
+        rows = db.execute("SELECT * FROM OST_DATA").fetchall()
+        names = [name for _, name, *_ in db.execute("PRAGMA table_info(OST_DATA)")]
+        db.execute("DROP TABLE OST_DATA")
+        db.execute(f"CREATE TABLE OST_DATA ({', '.join(f'{name} TEXT' for name in names)})")
+        db.executemany(f"INSERT INTO OST_DATA VALUES ({', '.join('?' * len(names))})", rows)
+    with pytest.raises(Fatal, match="TS_ID of OST_DATA is declared as TEXT: make it an INTEGER"):
+        means(saved(path), Window(START, START + 15))
+
+
 def test_a_name_with_spaces_and_percent_signs_is_a_name(tmp_path):
     path = lmt_database.save(tmp_path / "a copy of 100% ?#.sqlite3", lmt_database.tables())
     assert within(live(path), lambda c: samples(c, Window(START, START + 10)))
