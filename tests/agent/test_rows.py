@@ -208,6 +208,25 @@ def test_an_instance_that_is_gone_leaves_the_sum_and_is_a_new_one_when_it_return
     assert found[15:21] == [without(ALL, "gpu_energy"), *[ALL] * 5]
 
 
+def test_an_instance_that_is_gone_leaves_the_sum_after_an_hour_where_another_one_is_never_read():
+    """A power supply was removed, beside a temperature input that is not connected: the power was missing for good."""
+    rows = Rows(METRICS.values(), kept=10**6)
+    for time in range(0, 3 * 3600, 10):
+        readings = Readings()
+        readings.add(USED, 100, "a")
+        readings.add(BYTES, 5 * time, "a")
+        for instance in ["b"] if time < 600 else [f"m{time // 600}"] if time >= 2 * 3600 else []:  # later, other ones come and go
+            readings.add(USED, 50, instance)
+            readings.add(BYTES, time, instance)
+        readings.drop("not connected", "temp2")
+        rows.take({"hwmon": readings}, float(time))
+    by_minute = [rows.at(start).of_node(rows._metrics) for start in rows.starts()]
+    assert by_minute[5] == {"used": 150, "bytes": 360}
+    assert all("used" not in row and "bytes" not in row for row in by_minute[11:69])
+    assert by_minute[72:119] == [{"used": 100, "bytes": 300}] * 47
+    assert len(rows._known["hwmon"]) <= 2 * (2 + 6)
+
+
 def test_an_instance_that_cannot_be_read_after_the_clock_was_set_leaves_the_sum_missing():
     rows = gpus(range(310, 901), "b", end=600)
     rows.set_clock(-300.0)

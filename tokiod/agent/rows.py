@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROW_SECONDS = 60
 KEPT_ROWS = 60
 """One hour. A row of 150 values takes some 20 KB, so an hour 1.2 MB."""
+ABSENT_SECONDS = 3600
+"""After this time an instance counts as gone that was missing in all readings, though the sensor could not read all."""
 MAX_MOVED_SECONDS = 2.0
 """By which the clock may move while what is in memory is measured: the hub refuses rows of a clock that is off by more. NTP moves it by
 1.8 s in an hour (500 ppm) where it does not set it."""
@@ -106,7 +108,7 @@ class Rows:
     those of an instance that appears within a row.
 
     An instance that a sensor could not read is late: its increase is that since its own last value, once it is read again. Until then rows
-    have no sum of its metric. An instance that is missing in a reading without drops is gone, and a new one if it returns.
+    have no sum of its metric. An instance that is missing in a reading without drops, or for an hour, is gone, and a new one if it returns.
 
     Rows of two clocks are never in memory together: labels of the one are other times of the other. Where the clock was set, all is
     dropped but the ends of jobs: they go into rows of their own, at their times by the new clock. An end that the hub may have by that
@@ -122,6 +124,7 @@ class Rows:
         self._times: dict[str, float] = {}
         self._known: defaultdict[str, set[Key]] = defaultdict(set)
         self._late: dict[Key, float] = {}
+        self._absent: dict[str, dict[Key, float]] = {}
         self.job_metrics = [metric for metric in self._metrics.values() if metric.is_of_job]
         self._places = {metric.name: place for place, metric in enumerate(self.job_metrics)}
         self._gauges = {place for place, metric in enumerate(self.job_metrics) if metric.kind == "gauge"}
@@ -133,7 +136,7 @@ class Rows:
         row = self.at(time)
         for sensor, readings in found.items():
             # What was not sampled has neither values nor drops.
-            if (readings.values or readings.drops) and readings.values.keys() != self._known[sensor]:
+            if (readings.values or readings.drops) and (sensor in self._absent or readings.values.keys() != self._known[sensor]):
                 self._take_missing(row, sensor, readings, time)
             if readings.values:
                 self._take_values(row, readings, self._increased_rows(self._times.get(sensor, time), time), time)
@@ -170,6 +173,7 @@ class Rows:
         self.offset, self._rows = offset, OrderedDict()
         self._times.clear()
         self._late.clear()
+        self._absent.clear()
         self._increases.last.clear()
         self._begun = {job: time + moved for job, time in self._begun.items()}
         for state in self._running.values():
@@ -192,15 +196,19 @@ class Rows:
 
     def _take_missing(self, row: Row, sensor: str, readings: Readings, time: float) -> None:
         """Note what a reading does not have of what the sensor has read before."""
-        known = self._known[sensor]
+        known, absent = self._known[sensor], self._absent.pop(sensor, {})
         missing = known.difference(readings.values)
         known.update(readings.values)
-        if not readings.drops:
-            known -= missing
-            for key in missing:
-                self._late.pop(key, None)
-                self._increases.forget(key)
-            return
+        since_when = {key: absent.get(key, time) for key in missing}
+        # A drop may be another instance's: what has been missing for long is gone, too.
+        gone = {key for key, since in since_when.items() if not readings.drops or time - since > ABSENT_SECONDS}
+        known -= gone
+        for key in gone:
+            self._late.pop(key, None)
+            self._increases.forget(key)
+        missing -= gone
+        if missing:
+            self._absent[sensor] = {key: since_when[key] for key in missing}
         for key in missing:
             metric = self._metrics[key[0]]
             if metric.kind == "counter":
