@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tokiod.clock import SystemClock
+from tokiod.errors import TokiodError
 from tokiod.runtime.sd_notify import NO_NOTIFIER
 from tokiod.supervisor import child_group, child_process, config_copy
 from tokiod.supervisor.control_socket import Refused
@@ -89,6 +90,48 @@ def test_a_configuration_that_can_not_be_copied_is_not_applied_and_is_once_there
         assert (await site.supervisor.reload()).keys == ["archive.seal_after"]
 
     site.play(scene)
+
+
+def test_a_configuration_that_does_not_work_is_taken_back_also_on_a_disk_that_became_full(site, monkeypatch):
+    replace = config_copy.replace_file
+
+    def once(*arguments):
+        replace(*arguments)
+        monkeypatch.setattr(config_copy, "replace_file", full)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def not_ready():
+        raise TokiodError("not ready with it")
+
+    async def scene():
+        site.change("2d", "5d")
+        monkeypatch.setattr(config_copy, "replace_file", once)
+        monkeypatch.setattr(site.supervisor, "_until_ready", not_ready)
+        assert await site.supervisor.reload() == Refused(["not ready with it"])
+        assert 'seal_after = "2d"' in site.supervisor._copy._copy.read_text()
+        while not site.supervisor._children.are_ready:
+            await asyncio.sleep(0.02)
+
+    site.play(scene)
+
+
+def test_a_reload_whose_processes_can_not_be_started_for_a_moment_starts_them_again(site, monkeypatch):
+    create, failures = asyncio.create_subprocess_exec, [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
+
+    async def failing(*arguments, **options):
+        if failures:
+            raise failures.pop()
+        return await create(*arguments, **options)
+
+    async def scene():
+        site.change("2d", "5d")
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+        assert (await site.supervisor.reload()).keys == ["archive.seal_after"]
+
+    site.play(scene)
+    assert failures == []
 
 
 def test_a_stop_ends_a_reload_that_a_process_does_not_apply(site):

@@ -60,7 +60,7 @@ class ChildGroup:
 
     async def stop_quietly(self) -> None:
         """Stop all, also if one of them needed an operator."""
-        with suppress(TokiodError):
+        with suppress(TokiodError, OSError):
             await self.stop()
         await asyncio.gather(*self.keepers, return_exceptions=True)
 

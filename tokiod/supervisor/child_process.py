@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -24,6 +25,9 @@ log = structlog.get_logger()
 
 EXIT_NEEDS_OPERATOR = 2
 """A child's exit code: a restart can't help."""
+
+SHORT_FOR_A_MOMENT = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""Why a process can't be started now: processes, memory or descriptors."""
 
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
@@ -120,7 +124,7 @@ class ChildProcess(msgspec.Struct):
             try:
                 code = await self._once()
             except OSError as error:
-                if not self.starts:
+                if not self.starts and error.errno not in SHORT_FOR_A_MOMENT:
                     raise
                 await self._wait_for_resources(delay, error)
                 continue
@@ -133,7 +137,7 @@ class ChildProcess(msgspec.Struct):
             log.warning("child.died", child=self.name, code=code, restart_in=round(seconds, 1))
             await self._pause(seconds)
 
-    # A fork needs a process, memory and descriptors, which may be short for a moment: just when a child was killed for want of memory.
+    # They are short just when a child was killed for want of memory.
     async def _wait_for_resources(self, delay: RestartDelay, error: OSError) -> None:
         self._ready_since, self._notified_at = None, time.monotonic()
         seconds = delay.after(None)

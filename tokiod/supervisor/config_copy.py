@@ -33,6 +33,7 @@ class ConfigCopy:
         self._text, self.config = configuration.read(origin)
         curve.check(self.config)
         self._copy = self.config.run / COPY_NAME
+        self._former = self._copy.with_name(f"{COPY_NAME}.before")
         self._next = self._text, self.config
         self._write(*self._next)
 
@@ -55,12 +56,19 @@ class ConfigCopy:
     def accept(self) -> tuple[str, Config]:
         """Use what was read last; return what roll_back() needs. Raises ConfigError where it can't be copied; then nothing has changed."""
         before = self._text, self.config
-        self.roll_back(self._next)
+        with contextlib.suppress(OSError):
+            self._former.unlink(missing_ok=True)
+            self._former.hardlink_to(self._copy)
+        self._write(*self._next)
+        self._text, self.config = self._next
         return before
 
     def roll_back(self, before: tuple[str, Config]) -> None:
-        """Use an earlier configuration. Raises as accept()."""
-        self._write(*before)
+        """Use an earlier configuration. Raises as accept() where the copy before this one is gone."""
+        try:
+            self._former.replace(self._copy)  # a disk that has become full has room for that
+        except OSError:
+            self._write(*before)
         self._text, self.config = before
 
     def _write(self, text: str, config: Config) -> None:
