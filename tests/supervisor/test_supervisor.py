@@ -76,6 +76,20 @@ def site(tmp_path, monkeypatch):
     return Site(tmp_path, monkeypatch)
 
 
+@pytest.fixture
+def failures(monkeypatch):
+    """What the next starts of processes raise."""
+    create, found = asyncio.create_subprocess_exec, []
+
+    async def failing(*arguments, **options):
+        if found:
+            raise found.pop()
+        return await create(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+    return found
+
+
 def test_a_configuration_that_can_not_be_copied_is_not_applied_and_is_once_there_is_room(site, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -117,17 +131,10 @@ def test_a_configuration_that_does_not_work_is_taken_back_also_on_a_disk_that_be
     site.play(scene)
 
 
-def test_a_reload_whose_processes_can_not_be_started_for_a_moment_starts_them_again(site, monkeypatch):
-    create, failures = asyncio.create_subprocess_exec, [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
-
-    async def failing(*arguments, **options):
-        if failures:
-            raise failures.pop()
-        return await create(*arguments, **options)
-
+def test_a_reload_whose_processes_can_not_be_started_for_a_moment_starts_them_again(site, failures):
     async def scene():
         site.change("2d", "5d")
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+        failures.append(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
         assert (await site.supervisor.reload()).keys == ["archive.seal_after"]
 
     site.play(scene)
@@ -156,17 +163,10 @@ def test_a_reload_after_a_stop_is_refused(site):
     assert asyncio.run(site.supervisor.reload()) == Refused([STOPPING])
 
 
-def test_a_process_that_can_not_be_started_again_for_a_moment_is_tried_again(site, monkeypatch):
-    create, failures = asyncio.create_subprocess_exec, [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
-
-    async def failing(*arguments, **options):
-        if failures:
-            raise failures.pop()
-        return await create(*arguments, **options)
-
+def test_a_process_that_can_not_be_started_again_for_a_moment_is_tried_again(site, failures):
     async def scene():
         child = site.supervisor._children._children[-1]
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
+        failures.append(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
         os.kill(child.pid, signal.SIGKILL)
         while not (child.restarts and child.is_ready and child.starts == 2):
             await asyncio.sleep(0.02)
