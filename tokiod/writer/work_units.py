@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.errors import TokiodError
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 
@@ -31,6 +32,6 @@ class WorkUnits:
             yield
         except Exception as error:  # noqa: BLE001 - a damaged file may raise anything, and the writer must go on
             catalogue.MAINTENANCE_FAILURES.inc()
-            reason = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, (OSError, TokiodError)) else f"{type(error).__name__}: {error}"
             if times := self._repeats((task, reason)):
                 log.warning("maintenance.failed", task=task, path=getattr(error, "filename", None) or "", error=reason, times=times)
