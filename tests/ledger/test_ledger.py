@@ -181,6 +181,20 @@ def test_there_is_no_watermark_while_nothing_is_stored_from_the_time_on_from_whi
     assert ledger.watermark("lmt") == 660
 
 
+def test_windows_without_samples_make_no_watermark_because_their_time_may_not_have_come(ledger):
+    ledger.register(config(), since=600)
+    ledger.store([StoredEntry(entry(start, start + 60).meta, 0, is_empty=True) for start in (600, 900)], NOW)
+    assert ledger.watermark("lmt") == 0
+    ledger.store([entry(660, 720)], NOW)
+    assert ledger.watermark("lmt") == 720
+
+
+def test_what_is_lost_makes_a_watermark_before_the_first_sample(ledger):
+    ledger.register(config(), since=600)
+    ledger.lost("lmt", Window(600, 660), "Retention", "too old", NOW)
+    assert ledger.watermark("lmt") == 660
+
+
 def test_forgetting_a_system_forgets_its_sources_and_no_others(ledger):
     ledger.store([entry(0, 100, "a"), entry(0, 100, "b"), entry(0, 100, "c", system="other")], NOW)
     assert ledger.forget("cscratch", Window(50, 200), NOW) == {"a": [Window(50, 100)], "b": [Window(50, 100)]}

@@ -36,7 +36,7 @@ def test_a_source_is_polled_once_for_each_window_at_the_moment_when_it_has_settl
 
 def test_a_fresh_ledger_is_filled_newest_first_as_far_as_the_source_goes_back(site):
     async def scenario():
-        async with site().polled() as s:
+        async with site(behave=one_cell).polled() as s:
             return s.source.windows, list(s.ledger.stored("lmt")), s.ledger.watermark("lmt")
 
     asked, stored, watermark = asyncio.run(scenario())

@@ -79,6 +79,16 @@ def test_a_source_that_a_clock_in_the_future_registered_has_no_watermark_until_i
         assert (before, ahead, status(config, ledger, NOW).sources[0].watermark) == (None, None, NOON)
 
 
+def test_windows_without_samples_make_no_watermark_because_their_time_may_not_have_come(config):
+    config.archive.ledger.parent.mkdir(parents=True)
+    meta = WindowMeta("one", "lmt", "fs", Window(MIDNIGHT, NOON))
+    with Ledger.open(config.archive.ledger) as ledger:
+        ledger.register(config.source[0], MIDNIGHT)
+        ledger.store([StoredEntry(meta, 0, is_empty=True)], NOW)
+        line = status(config, ledger, NOW).sources[0]
+        assert (line.watermark, line.gaps.seconds) == (None, 0)
+
+
 def test_a_source_that_keeps_up_is_fine_with_a_complete_line(config, ledger):
     store(ledger, MIDNIGHT, NOON - WINDOW, cells=10_000, dropped={"not a number": 3})
     store(ledger, NOON - WINDOW, NOON, cells=600)

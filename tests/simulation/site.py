@@ -928,17 +928,17 @@ class Site:
             length = windows.get(name, self.plan.window)
             if inside := [time for time in edges if self.calendar.window(time, length).start != time]:
                 raise Wrong(f"{name}: what is stored begins or ends inside a window, at {iso(inside[0])}")
-        # Each time that the clock was ahead left a span of the future recorded as empty, or of a source without a past as lost, until its
-        # time comes.
-        ahead = [row for row in unstored if row[1] > self.clock.true_time()]
-        if len(ahead) > len(self.config.source) * self.counts["clock jump"]:
-            raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
-        unstored = [row for row in unstored if row not in ahead]
         # Windows that are lost or without samples part what is stored; samples may come for these, days later.
         settled: defaultdict[str, Ranges] = defaultdict(Ranges)
         for name, *edges in sorted(rows["stored"] + unstored):
             settled[name].add(*edges)
-        rows["stored"] = [(name, *pair) for name, pairs in settled.items() for pair in pairs]
+        recorded = [(name, *pair) for name, pairs in settled.items() for pair in pairs]
+        # Each time that the clock was ahead left a span of the future recorded as empty, or stored or lost of a source without samples that
+        # prove the time, until its time comes.
+        ahead = [row for row in recorded if row[1] > self.clock.true_time()]
+        if len(ahead) > len(self.config.source) * self.counts["clock jump"]:
+            raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
+        rows["stored"] = [row for row in recorded if row not in ahead]
         # A rebuild keeps what it can't examine, before the retention.
         spans = (len(self.sources) + (self.jobs is not None) + len(self.momentary)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.

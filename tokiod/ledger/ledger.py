@@ -264,13 +264,22 @@ class Ledger:
         """Return the end of the newest window of a source up to which nothing is missing, counted from `since` on.
 
         Lost spans do not count as missing: no data will follow. since: any epoch second, such as the start of its retention; the answer is
-        `since` where a hole begins there. By default the time from which the source's data is expected; the answer is 0 while nothing from
-        then on is stored or lost. A clock that is ahead at the first start puts that time into the future, and what is missing before it is
-        not known until the source is registered again.
+        `since` where a hole begins there. By default the time from which the source's data is expected; the answer is 0 until has_reached()
+        that time. A clock that is ahead at the first start puts it into the future, and what is missing before it is not known until the
+        source is registered again.
         """
         reached = first = sources.since(self._database.sql, source) if since is None else since
+        if since is None and not self.has_reached(source, first):
+            return 0
         for start, end in spans.settled(self._database.sql, source, first):
             if start > reached:
                 return reached
             reached = max(reached, end)
         return 0 if since is None and reached == first else reached
+
+    def has_reached(self, source: str, time: int) -> bool:
+        """Return whether a time has passed for a source, epoch seconds: a sample from then on is stored, or what came after it is lost.
+
+        Windows without samples prove nothing: a source answers so for a time that has not come, too.
+        """
+        return sources.has_reached(self._database.sql, source, time)

@@ -15,6 +15,7 @@ from tokiod.window import Window
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator
 
     from tokiod.collector import SourceConfig
     from tokiod.ledger.spans import StoredEntry
@@ -121,9 +122,7 @@ def set_state(sql: sqlite3.Connection, source: str, state: str, reason: str, now
 
 def statuses(sql: sqlite3.Connection) -> list[SourceRow]:
     """Return the status of every source, by name."""
-    cursor = sql.execute("SELECT * FROM source ORDER BY name")
-    names = [column[0] for column in cursor.description]
-    return [_status(**dict(zip(names, row, strict=True))) for row in cursor]
+    return list(_rows(sql.execute("SELECT * FROM source ORDER BY name")))
 
 
 def names(sql: sqlite3.Connection, system: str) -> list[str]:
@@ -141,6 +140,20 @@ def data_end(sql: sqlite3.Connection, source: str) -> int | None:
     """Return the end of the newest stored window of a source that had a sample."""
     row = sql.execute("SELECT data_end FROM source WHERE name = ?", (source,)).fetchone()
     return None if row is None else row[0]
+
+
+def has_reached(sql: sqlite3.Connection, source: str, time: int) -> bool:
+    """Return whether a window with a sample that ends after a time was stored, or a span that ends after it is lost."""
+    known = _rows(sql.execute("SELECT * FROM source WHERE name = ?", (source,)))
+    if any(row.data_end is not None and row.data_end > time for row in known):
+        return True
+    query = """SELECT 1 FROM unstored WHERE source = ? AND state = 'lost' AND "end" > ? LIMIT 1"""
+    return sql.execute(query, (source, time)).fetchone() is not None
+
+
+def _rows(cursor: sqlite3.Cursor) -> Iterator[SourceRow]:
+    names = [column[0] for column in cursor.description]
+    return (_status(**dict(zip(names, row, strict=True))) for row in cursor)
 
 
 def _status(*, last_start: int | None, last_end: int | None, dropped: str, **rest: Any) -> SourceRow:

@@ -293,6 +293,8 @@ def _progress(source: SourceConfig, since: int | None, ledger: Ledger, calendar:
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
     if watermark is None and reached > since:
         watermark = reached
+    if not ledger.has_reached(source.name, since):
+        watermark = None
     return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds)
 
 
