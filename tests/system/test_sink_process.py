@@ -30,6 +30,7 @@ kind = "json_lines"
 path = "{}/rows.jsonl"
 """
 FAULTY = """
+import asyncio
 import sys
 from pathlib import Path
 from tokiod.change_sink import Acknowledged, SinkConfig
@@ -57,6 +58,10 @@ class Faulty:
 
     async def send(self, blocks):
         at(self, "send")
+        try:
+            await asyncio.sleep(Path(self._file).read_text().startswith("slow ") * 60)
+        except BaseException as error:
+            raise OSError("interrupted") from error
         return Acknowledged(len(blocks))
 
     async def close(self):
@@ -212,6 +217,24 @@ def test_a_fault_anywhere_in_a_sink_is_reported_and_heals(site, place, what, sta
         sink.stop()
     assert site.ledger.changes.state() is not None
     assert not list(site.tts.rglob("*.aside*"))
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_sink_that_fails_while_it_is_stopped_or_removed_ends_as_any_other(site, is_removed):
+    fault = site.directory / "fault"
+    fault.write_text("slow")
+    fault.write_text("slow ")
+    path = site.configure(f'[[sink]]\nname = "bad"\nkind = "faulty"\nstate = "{fault}"\ntimeout = "5s"\n')
+    with Process(site, "bad") as sink:
+        sink.await_notice("READY=1")
+        wait_for(lambda: sink.events("sink.from_files"), 20, "not started")
+        time.sleep(1)  # send() waits
+        if is_removed:
+            path.write_text(path.read_text().partition("[[sink]]")[0])
+        sink.process.send_signal(signal.SIGHUP if is_removed else signal.SIGTERM)
+        assert sink.process.wait(60) == (3 if is_removed else 0), sink.log.read_text()
+        assert "Traceback" not in sink.log.read_text()
+        assert (site.directory / "sinks" / "bad").exists() is not is_removed
 
 
 def test_a_receiver_without_permission_is_fatal_in_one_sentence(site):

@@ -120,9 +120,8 @@ class SinkProcess:
             async with asyncio.timeout(self._section.timeout):
                 await opened.open()
             await self._follow(opened)
-        except BaseException as caught:  # a sink is foreign code: all that it raises, a SystemExit too, is reported and stops nothing
-            if self._is_stopping:
-                raise
+        # Once it is to stop, or is removed, no failure is of interest: serve() ends as it does without one.
+        except BaseException as caught:  # noqa: BLE001 - a sink is foreign code: all that it raises, a SystemExit too, stops nothing
             error = caught
         finally:
             if opened is not None:

@@ -276,6 +276,24 @@ async def test_of_two_processes_with_the_key_of_a_host_the_newer_one_counts(many
 
 
 @in_loop
+async def test_the_older_of_two_processes_counts_again_once_the_newer_one_has_ended(many):
+    async with many.running() as links:
+        host = links.hosts["zone-b"]
+        with dealer(many, "zone-b") as older, dealer(many, "zone-b") as newer:
+            for socket, session in ((older, "older"), (newer, "newer")):
+                await socket.send(hello("zone-b", session=session))
+                await socket.recv()
+            await newer.send(protocol.encode(protocol.Goodbye()))
+            await until(lambda: host.route is None)
+            await older.send(hello("zone-b", session="older"))
+            await until(lambda: host.route is not None or host.refused)
+            assert (host.refused, host.state().trouble) == ({}, "")
+            await newer.send(hello("zone-b", session="newer"))
+            await until(lambda: host.refused)
+            assert host.refused == {"older process": 1}
+
+
+@in_loop
 async def test_a_revoked_key_receives_nothing_and_is_counted(many, monkeypatch):
     monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
     async with many.running("zone-b", "zone-c") as links:
