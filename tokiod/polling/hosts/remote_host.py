@@ -43,7 +43,7 @@ KEPT_ENDED = 1024
 
 NAME, SOURCE, UNASKED, MALFORMED, VERSION, OLDER = catalogue.HOST_REFUSALS
 """Why a message is refused. NAME: a Hello under the name of another host than the key's; SOURCE: a window of a source of another host;
-UNASKED: one that was not asked for; VERSION: of the wire; OLDER: a process that another one of the same host has replaced."""
+UNASKED: one that was not asked for; VERSION: of the wire; OLDER: a process that another one, which is connected, has replaced."""
 
 
 class HostRefused(Exception):  # noqa: N818 - an event, as a refused connection is
@@ -100,13 +100,16 @@ class RemoteHost:
         """Take a Hello. Raises HostRefused."""
         if hello.host != self.config.name:
             raise HostRefused(NAME, f"a process with the key of host {self.config.name} greeted as {hello.host}")
-        if hello.session in self._older:
+        # One that was replaced counts again once its successor has ended: that may have been started by hand for a moment.
+        if hello.session in self._older and self.route is not None:
             raise HostRefused(OLDER, f"another process of host {hello.host} has connected since")
         if hello.version not in protocol.VERSIONS:
             self.refuse("refused", f"it speaks version {hello.version} of the wire, this one speaks {_listed(protocol.VERSIONS)}")
             raise HostRefused(VERSION, self._reason)
         if self._hello is not None and hello.session != self._hello.session:
             self._older.append(self._hello.session)
+        if hello.session in self._older:
+            self._older.remove(hello.session)
         if route != self.route:
             self._routes.append(route)
             self._fail_all(f"the connection to host {self.config.name} was interrupted")
