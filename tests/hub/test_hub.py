@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from keyed import Keyring
@@ -143,6 +144,30 @@ def test_a_class_may_use_its_names_alone(site):
     refusals = {route: message["reason"] for route, (_, message) in site.sent}
     assert set(refusals) == {b"a", b"c"}
     assert site.ask() == [b"b"]
+
+
+def test_a_reload_refuses_connected_nodes_whose_names_their_keys_may_no_longer_use(site):
+    for node, key in (("nid1", "compute"), ("nid2", "compute"), ("login1", "login")):
+        site.hello(node, key=key)
+    # The pattern of one class is narrower, and the key of the other one is a key of the first class now.
+    classes = {"compute": ("nid2",)}
+    (site.ring.clients / "login.key").rename(site.ring.clients / "compute.2.key")
+    site.hub.reload(msgspec.structs.replace(site.config, classes=classes), NodeClasses(site.ring.clients, classes))
+    refusals = {route: message["reason"] for route, (_, message) in site.sent}
+    assert refusals == {name: f"class: the class compute may not use the name {name.decode()}" for name in (b"nid1", b"login1")}
+    site.sent.clear()
+    assert site.ask() == [b"nid2"]
+    site.row("nid1")
+    site.row("nid2")
+    assert site.answer()[0].records == 1
+    assert {name: state.state for name, state in site.states().items()} == {
+        "nid1": "refused: class", "nid2": "connected", "login1": "refused: class",
+    }  # fmt: skip
+    assert site.hub.refused == {"class": 2, "no hello": 1}
+    site.hub.reload(site.config, NodeClasses(site.ring.clients, {"compute": ("nid*",)}))
+    site.hello("nid1")
+    site.sent.clear()
+    assert sorted(site.ask()) == [b"nid1", b"nid2"]
 
 
 def test_the_newer_session_of_a_name_counts_and_the_older_one_stays_refused(site):

@@ -77,9 +77,16 @@ class Hub:
         self._ready_at = clock.monotonic() + config.gather
 
     def reload(self, config: HubConfig, classes: NodeClasses) -> None:
-        """Use another configuration."""
+        """Use another configuration. Nodes whose names their keys may no longer use are refused from now on."""
         self._config, self._classes = config, classes
         self.nodes.max_nodes = config.max_nodes
+        for node in self.nodes.by_name.values():
+            # Without a class the key was revoked, which ends the connection.
+            if (node_class := classes.of(node.key)) is not None and not classes.allows(node_class, node.name):
+                node.refused = CLASS
+                self.nodes.lost(node.route)
+                self._refuse(CLASS, node.address, f"{node.name} is connected, and is a name of class {node_class} no more")
+                self._send(node.route, messages.refuse(node.wire, f"{CLASS}: the class {node_class} may not use the name {node.name}"))
 
     def disconnected(self) -> None:
         """Note that all connections were ended; the agents connect again within a minute."""
@@ -136,6 +143,7 @@ class Hub:
             self._refuse(node, address, hello.node)
             self._send(route, messages.refuse(version, node))
             return
+        node.key = key
         # A node that connects while a window is asked is asked too.
         for query in self._queries:
             self._ask_node(query, node, self._within(query, 1))

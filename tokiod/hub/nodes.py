@@ -29,7 +29,7 @@ CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED 
 class Node:
     """A name, with the session that counts. Times are of the monotonic clock.
 
-    refused: why it gets no windows. superseded: sessions of the same name that came before this one.
+    key: of its agent. refused: why it gets no windows. superseded: sessions of the same name that came before this one.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Node:
     heard: float
     row: int | None = None
     clock: float | None = None
+    key: bytes = b""
     refused: str = ""
     superseded: list[str] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
