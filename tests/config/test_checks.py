@@ -141,6 +141,7 @@ PORT = 'expected a port, as in "tcp://127.0.0.1:5556"'
         ("tcp://127.0.0.1:*", PORT),
         ("tcp://127.0.0.1:0", PORT),
         ("tcp://127.0.0.1:123456", PORT),
+        ("tcp://127.0.0.1:65536", PORT),
         ("tcp://127.0.0.1:5555/x", PORT),
         ("ipc://run/bus", SHAPE),
         ("ipc://@abstract", SHAPE),
@@ -191,12 +192,38 @@ def test_keys_that_go_together_are_all_named_or_none(named, faults):
         ("ipc:///run/x", "ipc:///run/x"),
         ("ipc:///run/x", "ipc:///run/tokiod/..//x"),
         ("tcp://localhost:5", "tcp://127.0.0.1:5"),
+        ("tcp://127.0.0.1:5", "tcp://0.0.0.0:5"),
     ],
 )
 def test_one_endpoint_for_bus_and_feed_is_refused(bus, feed):
-    assert list(checks.endpoints(bus, feed, ["bus"])) == [
+    assert list(checks.endpoints(bus, feed, ["bus", "feed"])) == [
         Fault(("feed", "endpoint"), "the bus and the feed have the same endpoint", ("bus", "endpoint"))
     ]
+
+
+HUB, METRICS = ("hub", "endpoint"), ("metrics", "address")
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("tcp://10.0.0.1:5", "tcp://10.0.0.1:5"),
+        ("tcp://0.0.0.0:5", "127.0.0.1:5"),
+        ("tcp://127.0.0.1:5", "0.0.0.0:5"),
+        ("tcp://[::]:5", "[::1]:5"),
+        ("tcp://[::1]:5", "[0::1]:5"),
+        ("tcp://localhost:5", "127.0.0.1:5"),
+        ("ipc:///run/tokiod/feed", "/run//tokiod/feed"),
+    ],
+)
+def test_of_sockets_at_one_address_the_second_is_refused(one, two):
+    (fault,) = checks.listeners({HUB: one, METRICS: two})
+    assert (fault.key, fault.other, fault.sentence[:26]) == (METRICS, HUB, "[hub] has the same address")
+
+
+def test_sockets_at_different_addresses_are_valid_and_no_address_is_compared_that_is_invalid():
+    apart = ("tcp://10.0.0.1:5", "10.0.0.2:5", "10.0.0.1:6", "[::]:5", "/run/a", "ipc:///run/b", "tcp://name:5", "10.0.0.1", "")
+    assert list(checks.listeners({("x", at): at for at in apart})) == []
 
 
 def test_the_longest_socket_path_is_the_longest_that_zeromq_binds(tmp_path):

@@ -89,8 +89,15 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
             yield Fault(key, reason)
         elif key == bus_key and is_tcp(bus) and "bus" not in keyed:
             yield Fault(key, "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file")
-    if bus is not None and feed is not None and _same(bus) == _same(feed):
+    if bus is not None and feed is not None and _meet(bus, feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def listeners(addresses: Mapping[Key, str]) -> Iterator[Fault]:
+    """Check that no two sockets of this machine listen at one address; endpoints() checks bus and feed. addresses: by their keys."""
+    for (first, one), (second, two) in combinations(addresses.items(), 2):
+        if {first[0], second[0]} != {"bus", "feed"} and _meet(one, two):
+            yield Fault(second, f"[{first[0]}] has the same address, or listens at all addresses of this machine with this port", first)
 
 
 def open_feed(endpoint: str | None, *, is_keyed: bool, allow_anyone: bool) -> Iterator[Fault]:
@@ -284,7 +291,8 @@ def unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     if scheme != "tcp":
         return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
     host, _, port = rest.rpartition(":")
-    if not re.fullmatch(_PORT, port):
+    # libzmq takes a larger number without its high bits, and listens at that port.
+    if not re.fullmatch(_PORT, port) or int(port) > MAX_PORT:
         return 'expected a port, as in "tcp://127.0.0.1:5556"'
     if _is_loopback(host.strip("[]")):
         return None
@@ -309,9 +317,22 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def _meet(one: str, two: str) -> bool:
+    """Return whether only one of two sockets can be opened: they have one path, or one port at one address, which may be a wildcard."""
+    if _same(one) == _same(two):
+        return True
+    hosts, ports = zip(*(_same(address).rpartition(":")[::2] for address in (one, two)), strict=True)
+    if not ports[0].isdecimal() or ports[0] != ports[1] or not all(map(_is_ip, hosts)):
+        return False
+    first, second = (ipaddress.ip_address(host.strip("[]")) for host in hosts)
+    return first.version == second.version and (first == second or first.is_unspecified or second.is_unspecified)
+
+
 def _same(endpoint: str) -> str:
     scheme, _, rest = endpoint.partition("://")
-    return posixpath.normpath(rest) if scheme == "ipc" else endpoint.replace("localhost", "127.0.0.1")
+    if endpoint.startswith("/"):
+        return posixpath.normpath(endpoint)
+    return posixpath.normpath(rest) if scheme == "ipc" else endpoint.removeprefix("tcp://").replace("localhost", "127.0.0.1")
 
 
 def _of_plugin(fault: str, names: tuple[str, ...], key: Key) -> Fault:

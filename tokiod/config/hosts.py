@@ -19,7 +19,7 @@ from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
@@ -132,11 +132,11 @@ def this_host(config: Config, name: str | None, hostname: str) -> HostConfig | N
     return found
 
 
-def faults(hosts: Mapping[Key, HostConfig], sources: Iterable[SourceConfig], endpoints: Sequence[str | None]) -> Iterator[Fault]:
-    """Check the hosts. endpoints: of the other sockets on TCP."""
+def faults(hosts: Mapping[Key, HostConfig], sources: Iterable[SourceConfig]) -> Iterator[Fault]:
+    """Check the hosts."""
     by_name = {source.name: source for source in sources}
     yield from _names(hosts)
-    yield from _writers(hosts, endpoints)
+    yield from _writers(hosts)
     seen: dict[str, tuple[Key, str]] = {}
     for key, host in hosts.items():
         if not host.max_clock_difference:
@@ -168,18 +168,15 @@ def _names(hosts: Mapping[Key, HostConfig]) -> Iterator[Fault]:
             yield Fault((*second, "name"), "another host has the same name", (*first, "name"))
 
 
-def _writers(hosts: Mapping[Key, HostConfig], endpoints: Sequence[str | None]) -> Iterator[Fault]:
+def _writers(hosts: Mapping[Key, HostConfig]) -> Iterator[Fault]:
     found = [key for key, host in hosts.items() if host.is_writers]
     if hosts and not found:
         yield Fault(next(iter(hosts)), 'no host has an endpoint: give it to the host of the writer, as in endpoint = "tcp://10.0.0.1:5562"')
     for key in found[1:]:
         yield Fault((*key, "endpoint"), "another host has an endpoint: only the writer's host has one", (*found[0], "endpoint"))
     for key in found:
-        endpoint = str(hosts[key].endpoint)
-        if reason := _unfit(endpoint):
+        if reason := _unfit(str(hosts[key].endpoint)):
             yield Fault((*key, "endpoint"), reason)
-        elif endpoint in endpoints:
-            yield Fault((*key, "endpoint"), "another socket of the daemon has the same endpoint")
 
 
 def _unfit(endpoint: str) -> str:

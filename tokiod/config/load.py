@@ -29,7 +29,7 @@ from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tokiod.collector import Plugin
     from tokiod.config.convert import Fault
@@ -405,7 +405,8 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     whole = sources.keys() - {fault.key[:2] for fault in faults}
     faults += _meaning(values, sources, whole)
     faults += checks.sinks(sinks, {one.system for one in sources.values()} | values.get(site.KEY, SiteConfig()).systems)
-    faults += hosts.faults(machines, sources.values(), [getattr(values.get(name), "endpoint", None) for name in ("bus", "feed", "hub")])
+    faults += hosts.faults(machines, sources.values())
+    faults += checks.listeners(dict(_listeners(values, machines)))
     if not (state := values.get("sink_state", Path("/"))).is_absolute():
         faults.append(shape.Fault(("sink_state",), f"expected an absolute path, got {str(state)!r}"))
     if faults:
@@ -496,6 +497,15 @@ def _source(load_kind: Callable[[str], Plugin], section: Any, key: Key) -> tuple
         wrong = [one._replace(sentence=f"{one.sentence}; {_NOT_POLLED}") if one.key[-1] in polled else one for one in wrong]
     config, refused = shape.build(struct, values, key)
     return config, [*faults, *(wrong or refused)]
+
+
+def _listeners(values: dict[str, Any], machines: Mapping[Key, HostConfig]) -> Iterator[tuple[Key, str]]:
+    """Yield the keys of the addresses at which processes of the writer's host listen, and the addresses."""
+    default = {"bus": BusConfig(), "feed": FeedConfig(), "web": WebConfig()}
+    for table, name in (("bus", "endpoint"), ("feed", "endpoint"), ("hub", "endpoint"), ("metrics", "address"), ("web", "address")):
+        if address := getattr(values.get(table, default.get(table)), name, None):
+            yield (table, name), address
+    yield from (((*key, "endpoint"), host.endpoint) for key, host in machines.items() if host.endpoint is not None)
 
 
 def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: set[Key]) -> Iterator[Fault]:
