@@ -30,7 +30,7 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports import gaps, status
-from tokiod.runtime.secrets import mask, secret
+from tokiod.runtime.secrets import mask, remember, secret
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -40,9 +40,12 @@ if TYPE_CHECKING:
 
 UNITS = (
     "tokiod.service", "tokiod.target", "tokiod-writer.service", "tokiod-collectors.service", "tokiod-feed.service", "tokiod-hub.service",
+    "tokiod-host.service", "tokiod-web.service", "tokiod-sink@*.service",
 )  # fmt: skip
 MAX_FILES = 200
 """The newest files of the archive that are listed."""
+_CURVE_KEY = r'secret-key = "(.+)"'
+"""In the file that `tokiod keygen` makes: the secret is a part of it."""
 COMMAND_SECONDS = 20.0
 """Time limit of systemctl and journalctl."""
 
@@ -175,10 +178,15 @@ def _files(root: Path) -> str:
 
 def _remember_secrets(config: Config) -> None:
     """Read the secrets that this user can read: mask() then removes them from all texts."""
-    for table in (config.bus, config.feed, *config.source):
-        for field in msgspec.structs.fields(type(table)):
-            name = getattr(table, field.name)
+    tables = [value for name in config.__struct_fields__ if isinstance(value := getattr(config, name), msgspec.Struct)]
+    names = {f"file:{host.secret_key}" for host in config.host}
+    for table in (*tables, *config.source, *config.sink):
+        for field in table.__struct_fields__:
+            name = getattr(table, field)
             for suffix, scheme in (("_file", "file"), ("_env", "env")):
-                if field.name.endswith(suffix) and isinstance(name, (str, Path)) and name:
-                    with suppress(ConfigError):
-                        secret(f"{scheme}:{name}", config.secrets)
+                if field.endswith(suffix) and isinstance(name, (str, Path)) and name:
+                    names.add(f"{scheme}:{name}")
+    for reference in names:
+        with suppress(ConfigError):
+            for key in re.findall(_CURVE_KEY, secret(reference, config.secrets)):
+                remember(key)

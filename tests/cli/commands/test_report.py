@@ -1,6 +1,7 @@
 """`tokioctl report`: what is in it, what never is, and that one part never stops the others."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tokiod.cli.tokioctl import main
+from tokiod.cli.tokiod import main as tokiod
 from tokiod.reports import support_report
 
 SECRET = "correct-horse-battery"
@@ -108,6 +110,61 @@ def test_a_secret_is_masked_wherever_it_occurs(directory, monkeypatch):
     assert "login of reader with *** failed" in found["log.txt"]
     assert f"{directory}/tts/***" in found["files.txt"]
     assert [name for name, text in found.items() if SECRET in text] == []
+
+
+EVERY_TABLE = """
+[bus]
+secret_key_file = "bus.key_secret"
+client_secret_key_file = "collectors.key_secret"
+[feed]
+secret_key_file = "feed.key_secret"
+clients = "clients"
+[hub]
+endpoint = "tcp://0.0.0.0:5561"
+secret_key_file = "hub.key_secret"
+clients = "clients"
+classes = { compute = ["nid*"] }
+[web]
+secret_key_file = "web.key_secret"
+feed_key_file = "feed.key"
+[jobs]
+users = "hashed"
+key_file = "jobs.key"
+[[host]]
+name = "admin1"
+endpoint = "tcp://10.0.0.1:5562"
+[[sink]]
+name = "search"
+kind = "elasticsearch"
+url = "https://search.example:9200"
+user = "writer"
+password_file = "sink-password"
+"""
+
+
+def test_secrets_of_every_table_are_masked_in_the_log_of_every_unit(directory, monkeypatch):
+    monkeypatch.setenv("PATH", f"{directory / 'bin'}:{os.environ['PATH']}")
+    path, keys = directory / "tokiod.toml", []
+    path.write_text(path.read_text() + EVERY_TABLE)
+    for name in ("bus", "collectors", "feed", "hub", "web", "admin1"):
+        assert CliRunner().invoke(tokiod, ["keygen", str(directory), name]).exit_code == 0
+        keys.append(re.search('secret-key = "(.*)"', (directory / f"{name}.key_secret").read_text())[1])
+    for name in ("jobs.key", "sink-password"):
+        keys.append(f"a secret of {name}")
+        (directory / name).write_text(keys[-1])
+    (directory / "printed").write_text("\n".join(keys))
+    (directory / "bin").mkdir()
+    (directory / "bin" / "journalctl").write_text(f'#!/bin/sh\necho "$@"\ncat {directory}/printed\n')
+    (directory / "bin" / "journalctl").chmod(0o755)
+    assert report(directory, "--output", "r.tar.gz").exit_code == 0
+    log = contents(directory / "r.tar.gz")["log.txt"]
+    assert log.splitlines()[1:] == ["***"] * len(keys)
+    units = {path.name for path in (Path(__file__).parents[3] / "systemd").glob("*.service")} - {
+        "tokiod-agent.service",
+        "tokiod-lctl@.service",
+    }
+    asked = {word.removeprefix("--unit=").replace("@*", "@") for word in log.splitlines()[0].split() if word.startswith("--unit=")}
+    assert asked == units | {"tokiod.target"}
 
 
 def test_a_configuration_that_can_not_be_read_is_a_part_like_others(directory):
