@@ -1,9 +1,11 @@
 """What another configuration changes: sources by name, other keys, and what the administrator should know."""
 
 import pytest
+from keyed import Keyring
 
 from tokiod.config.load import load
-from tokiod.supervisor.config_copy import changes
+from tokiod.errors import ConfigError
+from tokiod.supervisor.config_copy import ConfigCopy, changes
 
 CONFIG = """\
 timezone = "UTC"
@@ -55,3 +57,25 @@ def test_another_address_of_the_page_is_a_warning_because_it_keeps_the_old_one_u
     found = changed("[[source]]", '[web]\naddress = "127.0.0.1:8080"\n[[source]]')
     warning = "web.address: tokiod web, where it runs, keeps the address of its start until `systemctl restart tokiod-web`"
     assert (found.keys, found.warnings) == (["web.address"], [warning])
+
+
+HUB = """
+[hub]
+endpoint = "tcp://127.0.0.1:5561"
+secret_key_file = "server.key_secret"
+clients = "{clients}"
+classes = {{ compute = ["nid*"] }}
+"""
+
+
+def test_a_key_of_an_agent_that_can_not_be_read_refuses_the_reload_as_one_of_a_subscriber_does(tmp_path):
+    """The hub would keep the keys that it has, also one that was revoked."""
+    ring = Keyring(tmp_path)
+    ring.allowed("compute")
+    sockets = f'\n[bus]\nendpoint = "ipc://{tmp_path}/run/bus"\n'
+    path = tmp_path / "tokiod.toml"
+    path.write_text(CONFIG.replace("/a/", f"{tmp_path}/a/") + sockets + HUB.format(clients=ring.clients.relative_to(tmp_path)))
+    copy = ConfigCopy(path)
+    (ring.clients / "compute.2.key").write_text("no key")
+    with pytest.raises(ConfigError, match=r"compute\.2\.key: contains no public key"):
+        copy.read()

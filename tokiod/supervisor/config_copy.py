@@ -13,6 +13,7 @@ from tokiod.bus import curve
 from tokiod.config import load as configuration
 from tokiod.config.load import Config
 from tokiod.errors import ConfigError
+from tokiod.hub.classes import hub_keys
 from tokiod.runtime.full_disk import FULL
 from tokiod.supervisor.control_socket import Reloaded
 from tokiod.tts.live.files import NameNotDurable, replace_file
@@ -31,7 +32,7 @@ class ConfigCopy:
         """Read and copy the file. Raises ConfigError."""
         self._origin = origin
         self._text, self.config = configuration.read(origin)
-        curve.check(self.config)
+        _check_keys(self.config)
         self._copy = self.config.run / COPY_NAME
         self._former = self._copy.with_name(f"{COPY_NAME}.before")
         self._next = self._text, self.config
@@ -45,7 +46,7 @@ class ConfigCopy:
     def read(self) -> Reloaded:
         """Read the file again, and return what it would change. Raises ConfigError, also for a change that requires a new daemon."""
         text, config = configuration.read(self._origin)
-        curve.check(config)
+        _check_keys(config)
         if config.run != self.config.run:
             raise ConfigError([f"{self._origin}: bus: endpoint: its directory can't change while the daemon runs; restart it"])
         if config.archive.lock != self.config.archive.lock and (owner := lock_owner(config.archive.lock)) is not None:
@@ -83,6 +84,13 @@ class ConfigCopy:
         except OSError as error:
             remedy = "make room there" if error.errno in FULL else "the directory must exist and be writable"
             raise ConfigError([f"{self._copy}: {error.strerror}: {remedy}"]) from None
+
+
+def _check_keys(config: Config) -> None:
+    """Read all keys that a configuration names for the daemon and its hub. Raises ConfigError."""
+    curve.check(config)
+    if config.hub.endpoint is not None:
+        hub_keys(config)
 
 
 def changes(old: Config, new: Config) -> Reloaded:
