@@ -93,6 +93,14 @@ def test_a_host_is_found_by_the_option_or_by_its_name_with_or_without_domain(loa
     assert hosts.this_host(config, option, hostname).name == found
 
 
+def test_a_machine_whose_name_two_hosts_have_in_different_domains_is_neither(load):
+    """One of them is the writer's: it must not be taken for the other."""
+    config = load(HEAD + (WRITER + ZONE).replace("admin1", "login.a").replace("zone-b", "login.b"))
+    with pytest.raises(ConfigError, match=r"this machine is 'login', which may be login\.a and login\.b: give --host NAME"):
+        hosts.this_host(config, None, "login")
+    assert hosts.this_host(config, "login.b", "login").name == hosts.this_host(config, None, "login.b").name == "login.b"
+
+
 @pytest.mark.parametrize(
     ("text", "option", "sentence"),
     [

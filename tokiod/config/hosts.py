@@ -124,7 +124,11 @@ def this_host(config: Config, name: str | None, hostname: str) -> HostConfig | N
     if not known:
         return None
     found = known.get(name or hostname) or known.get(hostname.partition(".")[0])
-    found = found or next((host for host in config.host if host.name.partition(".")[0] == hostname), None)
+    short = [host for host in config.host if host.name.partition(".")[0] == hostname]
+    if found is None and len(short) > 1:
+        names = " and ".join(host.name for host in short)
+        raise ConfigError([f"this machine is {hostname!r}, which may be {names}: give --host NAME, or the machine a name with its domain"])
+    found = found or next(iter(short), None)
     if found is None:
         raise ConfigError(
             [f"this machine is {hostname!r}, which no [[host]] names ({', '.join(known)}): add a [[host]] for it, or give --host NAME"]
