@@ -1,7 +1,10 @@
 """Keys in files: which are read, which are refused and why, and which clients they allow."""
 
+import os
 import re
 import stat
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from tokiod.bus import curve
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.config.load import load
 from tokiod.errors import ConfigError
+from tokiod.hub.classes import NodeClasses
 from tokiod.runtime.secrets import mask
 
 HEAD = 'timezone = "UTC"\n[archive]\npath = "/tts/%Y-%m-%d/{system}.hdf5"\n'
@@ -231,3 +235,38 @@ def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(t
     config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
     curve.check(config)
     assert len(curve.feed_server_keys(config).allowed) == 1
+
+
+@contextmanager
+def not_root():
+    """Run the block as a user whom modes apply to."""
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("place", ["clients", "parent"])
+def test_a_directory_of_keys_that_may_not_be_read_is_an_error_and_not_empty(place):
+    """As `mkdir -p` makes it with root's umask of 077. All clients would be refused, and at a reload be disconnected."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        ring = Keyring(Path(name) / "keys")
+        ring.allowed("compute")
+        key = ring.clients / "compute.key"
+        closed = ring.clients if place == "clients" else ring.directory
+        closed.chmod(0o000)
+        tries = {
+            ring.clients: ring.server_keys,
+            key: lambda: curve.HostKeys(ring.server, {"zone-b": key}),
+        }
+        try:
+            for path, read in tries.items():
+                with not_root(), pytest.raises(ConfigError, match=f"{path}: Permission denied: the daemon's user must be able to read it"):
+                    read()
+            with not_root(), pytest.raises(ConfigError, match=f"{ring.clients}: Permission denied"):
+                NodeClasses(ring.clients, {"compute": ("nid*",)})
+        finally:
+            closed.chmod(0o700)

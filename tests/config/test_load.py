@@ -2,6 +2,7 @@ import datetime as dt
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 import collectors
 from tokiod.config import load as configuration
-from tokiod.config import plugins
+from tokiod.config import machine_checks, plugins
 from tokiod.config.load import ArchiveConfig, BusConfig, Config, FeedConfig
 from tokiod.errors import ConfigError
 from tokiod.window import Calendar
@@ -363,6 +364,24 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path):
     finally:
         os.seteuid(user)
     assert caught.value.faults == [f"{path}: Permission denied"]
+
+
+def test_a_socket_of_the_page_in_a_directory_that_this_user_may_not_see_is_no_error_of_the_check():
+    """The unit's directory is closed to other users, who may run `tokiod check`."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        path, closed = Path(name) / "tokiod.toml", Path(name) / "closed"
+        (closed / "web").mkdir(parents=True)
+        path.write_text(HEAD + f'[web]\naddress = "{closed}/web/http"\n')
+        Path(name).chmod(0o755)
+        closed.chmod(0o000)
+        os.seteuid(user or 65534)
+        try:
+            found = machine_checks.problems(configuration.load(path))
+        finally:
+            os.seteuid(user)
+            closed.chmod(0o700)
+    assert [one for one in found if one.startswith("web")] == []
 
 
 @pytest.mark.parametrize(

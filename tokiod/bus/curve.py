@@ -104,7 +104,7 @@ class HostKeys(ServerKeys):
         """Read the files again; return whether a key is no longer allowed. Raises ConfigError, and then changes nothing."""
         hosts: dict[bytes, str] = {}
         for name, path in self.files.items():
-            if path.exists() and (other := hosts.setdefault(public_key(path), name)) != name:
+            if _is_there(path) and (other := hosts.setdefault(public_key(path), name)) != name:
                 raise ConfigError([f"{path}: the key of host {name} is that of host {other} too: make one for each host"])
         before, self.hosts, self.allowed = self.allowed, hosts, frozenset(hosts)
         return not before <= self.allowed
@@ -169,7 +169,7 @@ def web_client_keys(config: Config) -> ClientKeys | None:
     if web.secret_key_file is None or web.feed_key_file is None:
         return None
     found = places(web.feed_key_file, config.secrets)
-    server = next((path for path in found if path.exists()), found[-1])
+    server = next((path for path in found if _is_there(path)), found[-1])
     return ClientKeys(public_key(server), key_pair(web.secret_key_file, config.secrets))
 
 
@@ -216,12 +216,32 @@ def _certificate(path: Path) -> tuple[bytes, bytes | None]:
     return load_certificate(path)
 
 
+def public_key_files(directory: Path) -> list[Path]:
+    """Return the files of public keys in a directory. Raises ConfigError."""
+    # Not glob(), for which a directory that can't be read is empty: all clients would be refused.
+    try:
+        return sorted(directory / name for name in os.listdir(directory) if name.endswith(PUBLIC))  # noqa: PTH208 - as iterdir()
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"create it, with the public keys ({PUBLIC}) of the allowed clients"
+        raise ConfigError([f"clients: {directory} is not a directory: {what}"]) from None
+    except OSError as error:
+        raise ConfigError([_unreadable(f"clients: {directory}", error)]) from None
+
+
 def _public_keys(directory: Path | None) -> frozenset[bytes]:
-    if directory is None:
-        return frozenset()
-    if not directory.is_dir():
-        raise ConfigError([f"clients: {directory} is not a directory: create it, with the public keys ({PUBLIC}) of the allowed clients"])
-    return frozenset(public_key(path) for path in sorted(directory.glob(f"*{PUBLIC}")))
+    return frozenset() if directory is None else frozenset(map(public_key, public_key_files(directory)))
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a file exists. Raises ConfigError where this user may not see that."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise ConfigError([_unreadable(f"public key {path}", error)]) from None
+
+
+def _unreadable(what: str, error: OSError) -> str:
+    return f"{what}: {error.strerror}: the daemon's user must be able to read it (as root: chmod a+rX the directories)"
 
 
 def _refuse_exposed(path: Path, mode: int) -> None:

@@ -68,10 +68,10 @@ def _sink(sink: SinkConfig, secrets: Path) -> Iterator[str]:
 def _web(config: Config) -> Iterator[str]:
     """Yield what `tokiod web` would miss where it is in use: with an address or hosts of its own, or with a socket that is there."""
     web, path = config.web, Path(config.web.address)
-    if web == type(web)() and not path.exists():
+    if web == type(web)() and _are_missing([path]):
         return
     # systemd makes the directory of the unit, which is that of the default.
-    if web.address.startswith("/") and web.address != type(web)().address and not path.parent.is_dir():
+    if web.address.startswith("/") and web.address != type(web)().address and not _is_directory(path.parent):
         yield f"web.address: {path.parent} is not a directory"
     if config.feed.secret_key_file and not web.secret_key_file:
         yield "web.secret_key_file: the feed requires keys; without one of its own tokiod web shows new data only when a page is loaded"
@@ -112,6 +112,14 @@ def _are_missing(paths: Sequence[Path]) -> bool:
         return not any(path.exists() for path in paths)
     except PermissionError:
         return False
+
+
+def _is_directory(path: Path) -> bool:
+    """Return whether a path is a directory; one that this user may not see counts as one."""
+    try:
+        return path.is_dir()
+    except PermissionError:
+        return True
 
 
 def _readable(key: str, path: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from tokiod.bus.curve import PUBLIC, ServerKeys, key_pair, public_key
+from tokiod.bus.curve import ServerKeys, key_pair, public_key, public_key_files
 from tokiod.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class NodeClasses:
         """Read the keys. Raises ConfigError, also for a key of a class that is not configured."""
         self._patterns = {name: [re.compile(translate(pattern)) for pattern in patterns] for name, patterns in classes.items()}
         self._by_key: dict[bytes, str] = {}
-        for path in sorted(directory.glob(f"*{PUBLIC}")):
+        for path in public_key_files(directory):
             name = path.name.partition(".")[0]
             if name not in classes:
                 raise ConfigError([f"{path}: the class {name} is not in hub.classes{nearest(name, classes)}"])
