@@ -20,7 +20,8 @@ from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files, exists
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, OutdatedFile, SyncFailed
 from tokiod.tts.live.rewrite import ConvertFile, CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
-from tokiod.tts.sealed.seal import is_sealed, write_sealed
+from tokiod.tts.sealed.seal import sealed_spec, write_sealed
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -43,6 +44,10 @@ MIN_OPEN = 6
 _IN_PROGRESS: dict[Change, str] = {
     "made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed", "converted": "converted from tokiod 0.1.0"
 }  # fmt: skip
+
+
+class OtherDay(Refusal):
+    """The file in a slot has the rows of another span: of the same date in another time zone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -139,12 +144,13 @@ class DayFiles:
         except OutdatedFile:
             return self._await_rewrite(slot, "converted", lambda: ConvertFile(slot.path, *self._conversion(slot)))
         except NotLive as error:
-            if not is_sealed(slot.path):
+            if (spec := sealed_spec(slot.path)) is None:
                 self.distrust(slot, None, error)
                 self._quarantine.retry_rename(slot.path)  # no file is created over one that could not be renamed
                 return None
+            _check_span(slot, spec)
             return self._reopen(slot) if reopen else None
-        return self._keep_open(OpenDayFile(slot, file, self.compare))
+        return self._take(slot, file)
 
     def neighbour_slot(self, slot: FileSlot, direction: int) -> FileSlot | None:
         """Return the slot of the day after (+1) or before (-1); None where the layout ends."""
@@ -157,13 +163,16 @@ class DayFiles:
         return self.neighbour(slot, direction)
 
     def neighbour(self, slot: FileSlot, direction: int) -> Neighbour:
-        """Return the day after (+1) or before (-1), which stays sealed if it is."""
+        """Return the day after (+1) or before (-1), which stays sealed if it is; None if its file is of another day."""
         neighbour = self.neighbour_slot(slot, direction)
         if neighbour is None:
             return None
         if neighbour.path not in self._open and (sealed := self._sealed_days.known(neighbour.path)) is not None:
             return sealed
-        return self.open(neighbour, reopen=False) or self._sealed_days.read(neighbour.path)
+        try:
+            return self.open(neighbour, reopen=False) or self._sealed_days.read(neighbour.path)
+        except OtherDay:
+            return None
 
     def readable_neighbour(self, slot: FileSlot, direction: int) -> Neighbour:
         """Return the day after or before as _neighbour() does, None if it can't be read: once it can be, it is joined itself."""
@@ -245,6 +254,15 @@ class DayFiles:
             self._open.pop(slot.path, None)
             self.reopened.remove(slot.path)
             return None
+        return self._take(slot, file)
+
+    def _take(self, slot: FileSlot, file: LiveFile) -> OpenDayFile:
+        """Keep a file open in its slot. Raises OtherDay; then it is closed."""
+        try:
+            _check_span(slot, file.spec)
+        except OtherDay:
+            file.close()
+            raise
         return self._keep_open(OpenDayFile(slot, file, self.compare))
 
     def _keep_open(self, day: OpenDayFile) -> OpenDayFile:
@@ -347,6 +365,17 @@ class DayFiles:
         self.rewrites.close()
         while self._open:
             self._open.popitem()[1].file.close()
+
+
+# Rows are counted from the day's start, so a window would come into wrong rows of it, which look right.
+def _check_span(slot: FileSlot, spec: FileSpec) -> None:
+    """Raise OtherDay unless a file has the rows of its slot."""
+    if (spec.start, spec.end) != (slot.start, slot.end):
+        raise OtherDay(
+            f"{slot.path}: it has the rows of {Window(spec.start, spec.end)}, not of {Window(slot.start, slot.end)}, "
+            "its day in `timezone`: restore the time zone in which it was made, or move it away",
+            "never",
+        )
 
 
 def _check_columns(path: Path, spec: FileSpec, most: int) -> None:

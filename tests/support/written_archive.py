@@ -15,7 +15,7 @@ from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.schema import missing
-from tokiod.tts.sealed.seal import is_sealed, seal
+from tokiod.tts.sealed.seal import seal, sealed_spec
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 
@@ -95,7 +95,7 @@ class WrittenArchive:
     def seal(self, time: int) -> None:
         """Seal the file of a day, if it is live."""
         path, day = self.path(time), self.zone.day(time)
-        if path.exists() and not is_sealed(path):
+        if path.exists() and sealed_spec(path) is None:
             self._reopened(lambda: seal(path, path, int(self.clock.time())))
             self.ledger.changes.note(SYSTEM, [(day.start, day.end)], "sealed", self.clock.time())
 

@@ -23,7 +23,7 @@ from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import Files
-from tokiod.tts.sealed.seal import is_sealed
+from tokiod.tts.sealed.seal import sealed_spec
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowMeta
@@ -160,7 +160,7 @@ def test_a_day_that_is_sealed_at_the_stop_is_a_change_and_one_that_can_not_be_se
         mark(path)
     with writing.WriterProcess(lambda: config, FakeClock(NOON), Notifier(), writing.Host(files=Denied(paths[0]))) as writer:
         writer.serve(lambda: True, Requested())
-    assert [(is_sealed(path), is_marked(path)) for path in paths] == [(False, True), (True, False)]
+    assert [(sealed_spec(path) is not None, is_marked(path)) for path in paths] == [(False, True), (True, False)]
     with Ledger.open(config.archive.ledger) as ledger:
         changes = [(one.system, one.window.start, one.kind) for one in ledger.changes.after(0, 10)]
         assert sorted(changes[:2]) == [("fs", day.start, "rows") for day in days]

@@ -14,13 +14,17 @@ from archive_model import DAYS, NAMES, archives, filled, held, sink_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sinks.tts.day_files import DayFiles
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.errors import Refusal
+from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import missing
 from tokiod.tts.sealed.seal import seal
-from tokiod.window import Window
+from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, TableRows, WindowMeta
 
 if TYPE_CHECKING:
@@ -176,6 +180,49 @@ def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):
     crossing = Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60)), [])
     with pytest.raises(Refusal, match="crosses the end of"):
         sink.apply(crossing)
+
+
+def sink_of_zone(directory, timezone):
+    """Return a sink whose days are those of another time zone, under the same paths."""
+    layout = daily(Calendar(timezone), lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
+    return TtsSink(DayFiles(layout, FakeClock(model.EPOCH)))
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("timezone", ["America/Los_Angeles", "Asia/Tokyo"])
+def test_a_window_for_a_file_of_the_same_date_in_another_time_zone_is_refused_and_the_file_stays_as_it_is(tmp_path, timezone, is_sealed):
+    samples = {"OST0000": {row: 5 + row for row in range(10, 14)}}
+    sink = sink_in(tmp_path)
+    sink.apply(model.window(samples, 10, 14))
+    sink.commit()
+    if is_sealed:
+        assert sink.seal("fs", model.EPOCH)
+        sink.run_maintenance()
+    sink.close()
+    before = held(tmp_path)
+    sink = sink_of_zone(tmp_path, timezone)
+    for _ in range(2):
+        with pytest.raises(Refusal, match=r"not of .* its day in `timezone`: restore the time zone") as refused:
+            sink.apply(model.window({"OST0000": {12: 1}}, 12, 14))
+        assert refused.value.when == "never"
+    assert sink.commit() == []
+    sink.close()
+    assert held(tmp_path) == before
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["fs.hdf5"]
+
+
+def test_a_day_beside_a_file_of_another_time_zone_is_stored_without_it(tmp_path):
+    sink = sink_in(tmp_path)
+    sink.apply(model.window({"OST0000": {22: 1, 23: 2}}, 22, 24))
+    sink.commit()
+    sink.close()
+    sink = sink_of_zone(tmp_path, "America/Los_Angeles")
+    tomorrow = {"OST0000": {row: row for row in range(32, 35)}}
+    sink.apply(model.window(tomorrow, 32, 34))
+    assert sink.commit() == []
+    sink.close()
+    with h5py.File(tmp_path / "2018-01-30" / "fs.hdf5") as file:
+        assert file[model.COUNTER][0, 0] == 1
 
 
 JOBS = TableRows("jobs/operations", ("time", "writes"), (np.array([model.EPOCH]), np.array([7])))

@@ -15,7 +15,7 @@ from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live import live_file as live_module
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed, set_aside
-from tokiod.tts.sealed.seal import is_sealed
+from tokiod.tts.sealed.seal import sealed_spec
 
 NOW = 1_517_212_800
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_garbage_from_wherever_on_is_refused_or_opened_and_nothin
             LiveFile.open(path).close()
         except NotLive:
             refused += 1
-            assert not is_sealed(path)
+            assert sealed_spec(path) is None
     assert refused > 20
 
 

@@ -18,7 +18,7 @@ from tokiod.tts.live.files import Files, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
 from tokiod.tts.schema import ABSENT, natural_key
 from tokiod.tts.sealed import chunks
-from tokiod.tts.sealed.seal import SealingFailed, is_sealed, seal, unseal
+from tokiod.tts.sealed.seal import SealingFailed, seal, sealed_spec, unseal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 START, LATER = 1_517_126_400, 1_517_300_000
@@ -189,24 +189,24 @@ def test_unsealing_gives_a_live_file_with_every_cell_in_place_or_at_another_path
 
 def test_only_files_that_can_be_unsealed_are_sealed(make, tmp_path):
     live = make()
-    assert not is_sealed(live.path)
+    assert not sealed_spec(live.path)
     with pytest.raises(NotLive, match="it is live, not sealed"):
         unseal(live.path, created=1)
     seal(live, live.path, LATER)
-    assert is_sealed(live.path)
+    assert sealed_spec(live.path)
     with pytest.raises(NotLive, match="it is a sealed file"):
         LiveFile.open(live.path)
     for content in (b"junk", b"", live.path.read_bytes()[:3000]):
         (tmp_path / "junk.hdf5").write_bytes(content)
-        assert not is_sealed(tmp_path / "junk.hdf5")
+        assert not sealed_spec(tmp_path / "junk.hdf5")
         with pytest.raises(NotLive, match="HDF5 can't open it"):
             unseal(tmp_path / "junk.hdf5", created=1)
     h5py.File(tmp_path / "other.hdf5", "w").close()
-    assert not is_sealed(tmp_path / "other.hdf5")
+    assert not sealed_spec(tmp_path / "other.hdf5")
     with pytest.raises(NotLive, match="not a TTS file that can be unsealed"):
         unseal(tmp_path / "other.hdf5", created=1)
     with pytest.raises(FileNotFoundError):
-        is_sealed(tmp_path / "missing.hdf5")
+        sealed_spec(tmp_path / "missing.hdf5")
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
@@ -315,7 +315,7 @@ def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_s
     live.cells["failover/mdtargets"].write_rows(0, np.full((864, 248), -0.0))
     live.cells["failover/datatargets"].write_rows(0, np.full((864, 248), -0.0))
     seal(live, small_disk / "fs.hdf5", LATER)
-    assert is_sealed(small_disk / "fs.hdf5")
+    assert sealed_spec(small_disk / "fs.hdf5")
 
 
 def test_a_disk_with_a_few_pages_left_ends_no_process_that_seals(make, small_disk, opened):

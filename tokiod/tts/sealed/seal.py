@@ -135,14 +135,13 @@ def _counters(path: Path, file: Any, spec: FileSpec) -> dict[str, SealedCounter]
         raise unreadable(path, error, "its counters can't be read: ") from error
 
 
-def is_sealed(path: Path) -> bool:
-    """Return whether unseal() accepts a file. Raises FileNotFoundError."""
+def sealed_spec(path: Path) -> FileSpec | None:
+    """Return the spec of a file that unseal() accepts, None for any other. Raises FileNotFoundError."""
     try:
         with open_for_reading(path) as file:
-            _sealed_spec(path, file)
+            return _sealed_spec(path, file)
     except NotLive:
-        return False
-    return True
+        return None
 
 
 def _sealed_spec(path: Path, file: Any) -> FileSpec:
