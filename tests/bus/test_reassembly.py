@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.bus.header import Header, Piece
-from tokiod.bus.reassembly import MAX_SETTLED_WINDOWS, PIECE_OVERHEAD_BYTES, Reassembly
+from tokiod.bus.reassembly import MAX_SETTLED_WINDOWS, NAME_OVERHEAD_BYTES, PIECE_OVERHEAD_BYTES, Reassembly
 from tokiod.errors import Malformed, Refusal
 from tokiod.window import Window
 
@@ -89,7 +89,7 @@ def test_a_forgotten_connection_loses_its_pieces_and_its_settled_windows():
 
 
 def test_the_windows_that_waited_longest_are_dropped_when_all_take_too_much_memory():
-    each = PIECE_OVERHEAD_BYTES + batch(0, cells=100).nbytes
+    each = PIECE_OVERHEAD_BYTES + NAME_OVERHEAD_BYTES + 1 + batch(0, cells=100).nbytes
     reassembly = Reassembly(3 * each)
     for number in range(5):
         reassembly.add(b"p", header(number * 60, parts=2), batch(number, cells=100))
@@ -108,6 +108,26 @@ def test_a_window_that_is_too_large_is_refused_for_good_and_pieces_without_cells
         reassembly.add(b"p", header(part=10, parts=1001), None)
     assert refused.value.when == "never"
     assert reassembly.nbytes == 11 * PIECE_OVERHEAD_BYTES
+
+
+def test_names_and_reasons_of_pieces_without_cells_are_not_free_and_shared_names_count_once():
+    def nameless(names):
+        return Batch("g/d", "gauge", 1, names, np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0))
+
+    reassembly = Reassembly(10**6)
+    shared = tuple(f"{number:04}" for number in range(1000))
+    for part in range(3):
+        reassembly.add(b"p", header(part=part, parts=1001), nameless(shared))
+    names_bytes = 1000 * (4 + NAME_OVERHEAD_BYTES)
+    assert reassembly.nbytes == 3 * PIECE_OVERHEAD_BYTES + names_bytes
+    reasons = Header(1, "s", piece=Piece("src", "lmt", 60, 120, 1, 0, 2, dropped=dict.fromkeys(shared, 1)))
+    reassembly.add(b"p", reasons, None)
+    assert reassembly.nbytes == 4 * PIECE_OVERHEAD_BYTES + 2 * names_bytes
+    others = tuple(f"{number:04}" for number in range(10_000))
+    with pytest.raises(Refusal, match="a window of"):
+        reassembly.add(b"p", header(part=3, parts=1001), nameless(others))
+    reassembly.settle(b"p", header().piece)
+    assert reassembly.nbytes == PIECE_OVERHEAD_BYTES + names_bytes
 
 
 def test_pieces_of_a_batch_come_out_as_one():

@@ -12,13 +12,15 @@ from tokiod.errors import Malformed
 from tokiod.window_data import Collected, TableRows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tokiod.batch import Batch
     from tokiod.bus.header import Header, Piece
     from tokiod.window_data import WindowMeta
 
 MAX_SETTLED_WINDOWS = 1024
-PIECE_OVERHEAD_BYTES = 1024
-"""Counted for a piece in addition to its arrays, roughly: empty pieces need memory too."""
+PIECE_OVERHEAD_BYTES, NAME_OVERHEAD_BYTES = 1024, 100
+"""Counted for a piece in addition to its arrays, for a name in addition to its letters, roughly: pieces without cells need memory too."""
 
 Key = tuple[bytes, str, int, int]
 """peer, source, start, end"""
@@ -40,6 +42,19 @@ class PartialWindow(msgspec.Struct, eq=False):
     piece: Piece
     contents: dict[int, Batch | TableRows | None] = msgspec.field(default_factory=dict)
     nbytes: int = 0
+    _columns: set[int] = msgspec.field(default_factory=set)
+
+    def put(self, part: int, content: Batch | TableRows | None) -> int:
+        """Keep a piece; return the bytes that it takes. Pieces with the same names mostly share them: these count once."""
+        nbytes = PIECE_OVERHEAD_BYTES + (0 if self.contents else _names_bytes(self.piece.dropped))
+        if content is not None:
+            nbytes += content.nbytes
+            if id(content.columns) not in self._columns:
+                self._columns.add(id(content.columns))
+                nbytes += _names_bytes(content.columns)
+        self.contents[part] = content
+        self.nbytes += nbytes
+        return nbytes
 
     def completed(self) -> Arrived | None:
         """Return the window if it has all of its parts, in their order. Raises Malformed for pieces that don't fit together."""
@@ -90,7 +105,7 @@ class Reassembly:
         if piece.part in partial.contents:
             self.dropped["duplicate"] += 1
             return None
-        self._put(partial, piece.part, content)
+        self.nbytes += partial.put(piece.part, content)
         arrived = partial.completed()
         if arrived:
             self.settle(peer, piece)
@@ -130,16 +145,14 @@ class Reassembly:
         newest = partial.piece.attempt if partial else 0
         return piece.attempt < newest or piece.attempt <= self._settled.get(key, -1)
 
-    def _put(self, partial: PartialWindow, part: int, content: Batch | TableRows | None) -> None:
-        nbytes = PIECE_OVERHEAD_BYTES + (0 if content is None else content.nbytes)
-        partial.contents[part] = content
-        partial.nbytes += nbytes
-        self.nbytes += nbytes
-
     def _drop(self, key: Key) -> None:
         partial = self._partial.pop(key, None)
         if partial:
             self.nbytes -= partial.nbytes
+
+
+def _names_bytes(names: Iterable[str]) -> int:
+    return sum(len(name) + NAME_OVERHEAD_BYTES for name in names)
 
 
 def _key(peer: bytes, piece: Piece) -> Key:
