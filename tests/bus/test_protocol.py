@@ -35,6 +35,12 @@ def test_a_hello_of_another_version_is_malformed():
     assert caught.value.reason == "version"
 
 
+def test_a_hello_with_a_long_name_is_malformed_because_the_writer_keeps_it():
+    protocol.decode_hello(protocol.encode(Hello("x" * 200, 1)))
+    with pytest.raises(Malformed, match="control"):
+        protocol.decode_hello(protocol.encode(Hello("x" * 201, 1)))
+
+
 @given(from_writer, st.data())
 def test_neither_end_accepts_messages_of_the_other_or_parts_of_them(message, data):
     frame = protocol.encode(message)

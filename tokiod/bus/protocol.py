@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from tokiod.bus.header import Name  # noqa: TC001 - msgspec reads annotations
 from tokiod.errors import Malformed, Refusal
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ of the version before would misunderstand a message; fields that a process does 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """A collector process on a new connection. connection: counts up, so that the newest one is known however late another is read.
 
-    version: of the wire. A writer that does not speak it is silent, so a collector offers its versions in turn.
+    version: of the wire. A writer that does not speak it is silent, so a collector offers its versions in turn. sender: bounded, because
+    the writer keeps it for a while after the connection has ended.
     """
 
-    sender: str
+    sender: Name
     connection: int
     version: int = VERSION
 
