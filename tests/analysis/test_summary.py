@@ -17,6 +17,7 @@ from tokiod.analysis.job import summarize_job
 from tokiod.cli.commands.job_summaries import JOBS_PER_TASK
 from tokiod.cli.tokioctl import main
 from tokiod.reader.archive import open_archive
+from tokiod.reader.errors import NoData
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reading"
 DAY = REFERENCE / "snx11025_2018-01-28.hdf5"
@@ -151,6 +152,25 @@ def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_md
     assert found["fs_frac_missing"] == np.isnan(cells["dataservers/cpuload"][2:50]).mean()
     assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
     assert "fs_ave_mds_cpu" not in found
+
+
+def test_a_span_in_which_no_row_of_another_step_begins_has_what_the_other_groups_hold(day):
+    path, cells = day
+    with h5py.File(path, "a") as file:
+        file["mdservers/timestamps"] = START + 60 * np.arange(5)
+        file["mdservers/cpuload"] = np.ones((5, 1))
+        file["mdservers/cpuload"].attrs["columns"] = np.array([b"mds"])
+    span = ["--start", "2018-01-28T08:00:10Z", "--end", "2018-01-28T08:00:50Z"]
+    read = np.nansum(cells["datatargets/readbytes"][2:10])
+    job = printed("job", "--system", "fs", *span, "--path", path, "--json")
+    assert (job["fs_tot_bytes_read"], "fs_ave_oss_cpu" in job, "fs_ave_mds_cpu" in job) == (read, True, False)
+    found = printed("summarize", path, *span, "--bins", 1, "--json")
+    assert (found["total"]["read_bytes"], found["summary"]["num_oss_cpu"], found["summary"]["num_mds_cpu"]) == (read, 16, 0)
+    assert sorted(printed("export", path, *span, "--json")["datasets"]) == sorted(cells)
+    with open_archive("fs", START + 10, START + 50, path=path) as archive:
+        assert {one.source for one in archive.completeness()} == set(cells)
+    with open_archive("fs", START + 11, START + 12, path=path) as archive, pytest.raises(NoData):
+        summarize_job(archive)
 
 
 def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_without_data(day, tmp_path):

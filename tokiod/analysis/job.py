@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.analysis.summary import Number, number
-from tokiod.reader.errors import NoSuchDataset
+from tokiod.analysis.summary import READ, WRITTEN, Number, number
+from tokiod.reader.errors import NoData, NoSuchDataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,21 +25,26 @@ if TYPE_CHECKING:
     Cells = NDArray[np.float64]
 
 OPERATIONS = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getxattr", "statfs", "setattr", "getattr")
+_OF_OPERATIONS = {operation: f"mdtargets/{operation}s" for operation in OPERATIONS}
+_SERVERS = {"dataservers": "oss", "mdservers": "mds"}
 GIB = 2**30
 MAX_CELLS = 2**20
 """Of datasets that are computed at once."""
 
 
 def summarize_job(archive: Archive) -> dict[str, Number]:
-    """Return the keys `fs_*` of a span of a system. Datasets that are not stored have no keys. Raises NoData, StepChanged, NotTts."""
-    found, stored = dict[str, "Number"](), frozenset(archive.datasets())
-    for dataset, key in (("datatargets/readbytes", "read"), ("datatargets/writebytes", "written")):
-        if matrix := _array(archive, stored, dataset):
+    """Return the keys `fs_*` of a span of a system. Datasets that are not stored, or have no row in the span, have no keys.
+
+    Raises NoData if none of them has a row, StepChanged, NotTts.
+    """
+    found, known = dict[str, "Number"](), _known(archive)
+    for dataset, key in ((READ, "read"), (WRITTEN, "written")):
+        if matrix := known.get(dataset):
             found |= _transfer(matrix[...], matrix.step, key)
-    for server, key in (("dataservers", "oss"), ("mdservers", "mds")):
-        if matrix := _array(archive, stored, f"{server}/cpuload"):
+    for server, key in _SERVERS.items():
+        if matrix := known.get(f"{server}/cpuload"):
             found |= _load(matrix[...], key)
-    matrices = {operation: matrix for operation in OPERATIONS if (matrix := _array(archive, stored, f"mdtargets/{operation}s"))}
+    matrices = {operation: known[dataset] for operation, dataset in _OF_OPERATIONS.items() if dataset in known}
     for alike in _alike(matrices):
         step = matrices[alike[0]].step
         found |= _operations(np.stack([matrices[operation][...] for operation in alike]), step, alike)
@@ -56,13 +61,21 @@ def _alike(matrices: dict[str, Stitched]) -> Iterator[list[str]]:
         yield from (names[first : first + many] for first in range(0, len(names), many))
 
 
-def _array(archive: Archive, stored: frozenset[str], dataset: str) -> Stitched | None:
-    if dataset not in stored:
-        return None
-    try:
-        return archive.array(dataset)
-    except NoSuchDataset:  # only files of the days around have it
-        return None
+# The groups of a file may have different steps: a job of 40 s has rows of 5 s, and perhaps none of 60 s.
+def _known(archive: Archive) -> dict[str, Stitched]:
+    """Return the datasets that are stored and have rows in the span. Raises NoData if all that are stored have none."""
+    stored = frozenset(archive.datasets())
+    found, empty = dict[str, "Stitched"](), list[NoData]()
+    for dataset in stored.intersection((READ, WRITTEN, *(f"{server}/cpuload" for server in _SERVERS), *_OF_OPERATIONS.values())):
+        try:
+            found[dataset] = archive.array(dataset)
+        except NoSuchDataset:  # only files of the days around have it
+            continue
+        except NoData as error:
+            empty.append(error)
+    if empty and not found:
+        raise empty[0]
+    return found
 
 
 def _transfer(cells: Cells, step: int, key: str) -> dict[str, Number]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -105,6 +106,18 @@ class Archive:
     def is_stored(self, dataset: str) -> bool:
         """Return whether a file of the span has the dataset itself. Raises NoData."""
         return dataset in self._stored()
+
+    def with_rows(self, datasets: Iterable[str]) -> list[str]:
+        """Return those of some datasets of which a row begins in the span, sorted: a short one may have rows of 5 s and none of 60 s.
+
+        Raises as array(), but for NoData.
+        """
+        found = []
+        for dataset in sorted(datasets):
+            with suppress(NoData):
+                self.array(dataset)
+                found.append(dataset)
+        return found
 
     def columns(self, name: str) -> tuple[str, ...]:
         """Return the columns of a dataset, or those of all datasets of a group, in natural order. Raises as array()."""
@@ -231,7 +244,7 @@ class Archive:
             from tokiod.reader.ledger_completeness import ledger_completeness  # noqa: PLC0415 - optional, or slow to import
 
             return ledger_completeness(self._config, self.system, self.span, dt.datetime.now(dt.UTC).timestamp())
-        names = sorted(self._stored()) if dataset is None else [dataset]
+        names = (self.with_rows(self._stored()) or sorted(self._stored())) if dataset is None else [dataset]
         return tuple(one for name in names for one in completeness(self.array(name), self.span))
 
     def _no_data(self, absent: Sequence[Path], held: str = "") -> NoData:

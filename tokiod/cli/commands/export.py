@@ -138,7 +138,8 @@ def _names(archive: Archive, datasets: tuple[str, ...], *, rates: bool) -> list[
     for name in datasets:
         if name not in known:
             raise NoSuchDataset(name, known, f"{archive.system} has no")
-    names = datasets or [name for name in known if archive.is_stored(name)]
+    stored = [name for name in known if archive.is_stored(name)]
+    names = datasets or archive.with_rows(stored) or stored
     return list(dict.fromkeys(RATE_OF.get(name, name) if rates and name not in COUNT_OF else name for name in names))
 
 

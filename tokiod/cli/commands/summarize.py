@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import Limits, named_files
 from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.tables import show, table
-from tokiod.reader.errors import NoSuchDataset
+from tokiod.reader.errors import NoData, NoSuchDataset
 from tokiod.reader.part import OpenParts, Part
 from tokiod.reader.stitched import Stitched, stitch
 from tokiod.reports.quantities import quantity
@@ -99,7 +100,11 @@ def _summary(files: NamedFiles, *, by_column: bool, by_row: bool, bin_count: int
     read = _matrix(files, READ, parts)
     if read is None:
         return Summary(groups=_groups(files, parts))
-    matrices = {READ: read, **{name: found for name in BINNED if name != READ and (found := _matrix(files, name, parts))}}
+    matrices = {READ: read}
+    for name in BINNED:
+        with suppress(NoData):  # of another step, of which no row begins in a short span
+            if found := _matrix(files, name, parts):
+                matrices[name] = found
     sums = {name: (matrices[name], Sums.of(matrices[name])) for name in (READ, WRITTEN) if name in matrices}
     binned = UNSET if bin_count is None else bins(matrices, bin_count)
     return Summary(
