@@ -181,3 +181,18 @@ def test_counts_of_perf_events_begin_again_alone(made):
     ]
     made.store(*rows)
     assert sums(series(days(made), DAY, DAY + 3600)) == {(KEY, b"nid1"): {"cpu.sum": 150, "perf_cycles.samples": 70 + 5 + 3}}
+
+
+@pytest.mark.parametrize("rows_at_once", [1 << 20, 2])
+@pytest.mark.parametrize("later", [DAY + 125, DAY + 5 * 3600, DAY + 86400 + 65])
+def test_a_job_whose_key_changed_with_the_configuration_is_counted_once(made, monkeypatch, later, rows_at_once):
+    monkeypatch.setattr(spans, "ROWS_AT_ONCE", rows_at_once)
+    named, hidden = job_key("4711", "1000", None, None, "a"), job_key("4711", None, None, None, "a")
+    others = [polled(later + n, OST, job_key(f"4711{n}", "1000", None, None, f"b{n}"), later, {"open.samples": 1}) for n in range(3)]
+    made.store(polled(DAY + 65, OST, named, DAY, {"open.samples": 10}))
+    made.store(polled(later, OST, hidden, DAY, {"open.samples": 12}), *others)
+    for at in (None, DAY + 4 * 86400):
+        if at is not None:
+            made.merged(at)
+        assert sum(sum(counts.values()) for counts in sums(series(days(made), DAY, later + 60)).values()) == 12 + 3
+        assert sum(sum(counts.values()) for counts in sums(series(days(made), later - 20, later + 60)).values()) == 2 + 3

@@ -84,7 +84,7 @@ class JobRows:
 class Wanted:
     """Which rows are read, and which of their counts. Without any of these, all of them.
 
-    job: the name that they have; keys: S[...] sorted, of whole keys of jobs; low, high: of whole keys, low <= key < high;
+    job: the name that they have; keys: S[...], of whole keys of jobs, also under other names; low, high: of whole keys, low <= key < high;
     counts: names of columns.
     """
 
@@ -117,10 +117,8 @@ class Wanted:
 
 
 def _slices(index: Index, keys: NDArray[np.bytes_]) -> list[slice]:
-    if not len(index.jobs):
-        return []
-    places = np.searchsorted(index.jobs, keys)
-    places = places[index.jobs[np.minimum(places, len(index.jobs) - 1)] == keys]
+    wanted = {_identity(key) for key in keys.tolist()}
+    places = np.flatnonzero(np.array([_identity(key) in wanted for key in index.jobs.tolist()], bool))
     starts, stops = index.first[places], index.first[places + 1]
     # Rows of neighbours are read at once.
     is_new = np.ones(len(places), bool)
@@ -257,8 +255,10 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         name: np.concatenate([part.values[name] if name in part.values else np.full(len(part.job), absent(name)) for part in parts])
         for name in names
     }
-    if len(parts) > 1:  # one file is sorted already
-        job = of_ids(jobs)[job]
+    stands = of_ids(jobs)
+    # One file is sorted already, unless a job has two keys in it: those of windows before and after another configuration were merged.
+    if len(parts) > 1 or not np.array_equal(stands, np.arange(len(jobs))):
+        job = stands[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
@@ -269,6 +269,11 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.
 def of_ids(jobs: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return the index of the key that stands for each key: the last one with the same hash of the whole id."""
-    ids = [key.rpartition(SEPARATOR)[2] for key in jobs.tolist()]
+    ids = [_identity(key) for key in jobs.tolist()]
     last = {identity: place for place, identity in enumerate(ids)}
-    return np.array([last[identity] if identity else place for place, identity in enumerate(ids)], np.int64)
+    return np.array([last[identity] for identity in ids], np.int64)
+
+
+def _identity(key: bytes) -> bytes:
+    """Return the hash of the whole id; of a key without one, of the first versions, the key."""
+    return key.rpartition(SEPARATOR)[2] or key

@@ -18,12 +18,12 @@ import numpy as np
 
 from tokiod.job_columns import UNKNOWN, absent, is_state
 from tokiod.jobs.activity import BILLION, activity, following, places_before
-from tokiod.jobs.rows import Wanted, indexes, joined, read, table_files
+from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, read, table_files
 from tokiod.jobs.unknown import sums_at, sums_from
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -134,7 +134,8 @@ def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = No
             continue
         first = max(start, min(file.start for file in files))
         near = [one for one in days.of(first - NEAR_SECONDS, first) if one.name < path.name]
-        for wanted in _divided(indexes(path, start, end), counts):
+        before = (index for one in near for index in indexes(one, first - NEAR_SECONDS, first))
+        for wanted in _divided(indexes(path, start, end), before, counts):
             yield dt.date.fromisoformat(path.name), _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
 
 
@@ -197,14 +198,21 @@ def _last_before(rows: JobRows, start: int) -> JobRows:
     return rows.where((time >= start) | (np.cumsum(is_kept)[:-1] > 0))
 
 
-def _divided(found: list[Index], counts: Collection[str] | None) -> Iterator[Wanted]:
-    """Yield jobs in turn, which have some million rows together."""
+def _divided(found: list[Index], before: Iterable[Index], counts: Collection[str] | None) -> Iterator[Wanted]:
+    """Yield jobs in turn, which have some million rows together. before: of files that may have their last rows before the span."""
     if sum(int(index.first[-1]) for index in found) <= ROWS_AT_ONCE:
         yield Wanted(counts=counts)
         return
-    keys, place = np.unique(np.concatenate([index.jobs for index in found]), return_inverse=True)
-    rows = np.bincount(place, np.concatenate([np.diff(index.first) for index in found]), len(keys))
-    piece = np.cumsum(rows) // ROWS_AT_ONCE
+    indexed = [(index.jobs, np.diff(index.first)) for index in found]
+    indexed += [(index.jobs, np.zeros(len(index.jobs), np.int64)) for index in before]
+    jobs, of_each = map(np.concatenate, zip(*indexed, strict=True))
+    keys, place = np.unique(jobs, return_inverse=True)
+    piece = np.cumsum(np.bincount(place, of_each, len(keys))) // ROWS_AT_ONCE
+    stands = of_ids(keys)
+    if not np.array_equal(stands, np.arange(len(keys))):  # a job has other keys in some files, which may be far from each other
+        piece = piece[stands]
+        yield from (Wanted(keys=keys[piece == one], counts=counts) for one in np.unique(piece))
+        return
     edges = [None, *keys[1:][np.diff(piece) > 0].tolist(), None]
     for low, high in pairwise(edges):
         yield Wanted(low=low, high=high, counts=counts)
