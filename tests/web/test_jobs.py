@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from job_days import polled
+from job_days import JobDays, polled
 from web_site import EVIL, NOW, START, WebSite
 
 from tokiod.web import job_lists
@@ -112,3 +112,22 @@ def test_an_answer_is_kept_until_a_file_changes_and_one_list_is_read_at_a_time(t
     monkeypatch.setattr(job_lists, "MAX_FILE_BYTES", 1)
     with pytest.raises(Refused, match="0 MiB; at most 0 MiB are read: ask for a shorter span"):
         asked()
+
+
+def test_a_list_changes_with_a_window_before_its_span_that_comes_late_and_with_a_newer_one(tmp_path):
+    made, lists = WebSite(tmp_path), JobLists()
+    days, key, ost = JobDays(made.config.archive.jobs), job_key("4711", "1000", None, "n1", "a1"), b"fs-OST0000"
+    days.store(polled(START + 185, ost, key, START - 2 * 86400, {"write_bytes.sum": 600}))
+    given = {"system": "fs", "start": str(START + 180), "end": str(START + 240), "by": "write", "of": "job", "target": "", "limit": "50"}
+
+    def asked():
+        found = json.loads(bytes(lists.of(made.config, given, NOW)))
+        return found["total"], found["newest"] - START
+
+    assert asked() == (pytest.approx(600 * 5 / (2 * 86400 + 185) / 60), 240)
+    days.store(polled(START - 2 * 86400 + 60, ost, key, START - 2 * 86400, {"write_bytes.sum": 590}))
+    assert asked()[0] == pytest.approx(10 * 5 / (2 * 86400 + 65) / 60)
+    days.store(polled(START + 125, ost, key, START - 2 * 86400, {"write_bytes.sum": 594}))
+    assert asked() == (pytest.approx(6 * 5 / 5 / 60), 240)
+    days.store(START + 300)
+    assert asked() == (pytest.approx(6 * 5 / 5 / 60), 360)

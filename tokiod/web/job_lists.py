@@ -27,6 +27,7 @@ from tokiod.web.refusal import (
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
+    from pathlib import Path
 
     from tokiod.config.load import Config
     from tokiod.jobs.span import Days
@@ -44,7 +45,7 @@ class JobList(Top, frozen=True):
 
 
 class JobLists:
-    """The lists of one archive, for several threads. They are kept until a file of their span changes."""
+    """The lists of one archive, for several threads. They are kept until a file changes that they are made of."""
 
     def __init__(self) -> None:
         self._kept, self._reading = KeptAnswers(KEPT_BYTES), threading.Lock()
@@ -66,7 +67,7 @@ class JobLists:
             finally:
                 self._reading.release()
 
-        return msgspec.Raw(self._kept.get(key, made))
+        return msgspec.Raw(_with_newest(self._kept.get(key, made), days.newest() or 0))
 
 
 def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Any) -> bytes:
@@ -78,6 +79,12 @@ def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Any) -> 
     except NoSuchTarget as error:
         raise Refused(UNKNOWN_TARGET, str(error), "target") from None
     return msgspec.json.encode(JobList(**{name: getattr(found, name) for name in found.__struct_fields__}, users=users))
+
+
+def _with_newest(kept: bytes, newest: int) -> bytes:
+    """Return a list with the end of the newest window, which may have come since it was made."""
+    found = msgspec.json.decode(kept, type=JobList)
+    return kept if found.newest == newest else msgspec.json.encode(msgspec.structs.replace(found, newest=newest))
 
 
 def _whole_minutes(wanted: Span, days: Days) -> Span:
@@ -93,20 +100,26 @@ def _whole_minutes(wanted: Span, days: Days) -> Span:
 
 
 def _state(days: Days, wanted: Span) -> Hashable:
-    """Return what changes with each file of a span. Raises Refused for files that are too large."""
-    found, size = [], 0
-    for directory in days.of(wanted.start, wanted.end):
-        for file in table_files(directory):
-            if file.start < wanted.end and wanted.start < file.end:
-                try:
-                    status = file.path.stat()
-                except FileNotFoundError:  # merged since
-                    continue
-                found.append((file.path.name, status.st_size, status.st_mtime_ns))
-                size += status.st_size
+    """Return what changes with each file that a list is made of. Raises Refused for files of the span that are too large."""
+    # A window before the span that comes late is where a count begins. Of the days before it, the time of their directories shows one.
+    near, size = set(days.of(wanted.start, wanted.end)), 0
+    found: list[Hashable] = [(path, *_stamp(path)[1:]) for path in days.of(0, wanted.start) if path not in near]
+    for file in (file for directory in sorted(near) for file in table_files(directory) if file.start < wanted.end):
+        nbytes, changed = _stamp(file.path)
+        found.append((file.path.name, nbytes, changed))
+        size += nbytes if wanted.start < file.end else 0
     if size > MAX_FILE_BYTES:
         limit = f"at most {MAX_FILE_BYTES >> 20} MiB are read"
         raise Refused(
             TOO_MANY_ROWS, f"the files of the job table in {wanted} have {size >> 20} MiB; {limit}: ask for a shorter span", "end"
         )
     return tuple(found)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return the size of a file or directory and the time of its last change; zeros of one that was merged or removed since."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
