@@ -135,6 +135,23 @@ def test_a_picture_is_deflated_for_those_who_accept_it_and_the_same_for_others(s
     assert deflated.headers["ETag"] == plain.headers["ETag"]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("deflate", "deflate"),
+        ("gzip, Deflate; q=0.5", "deflate"),
+        ("gzip, deflate;q=0", None),
+        ("deflate;q=0.0, identity", None),
+        ("", None),
+    ],
+)
+def test_a_picture_is_never_deflated_for_those_who_forbid_it(site, accepted, encoding):
+    answer = site.get(matrix(), Accept_Encoding=accepted)
+    assert (answer.status, answer.headers.get("Content-Encoding")) == (200, encoding)
+    assert decoded(zlib.decompress(answer.body) if encoding else answer.body)[0]["columns"] == list(COLUMNS)
+    assert site.get(matrix(), If_None_Match=f"W/{answer.headers['ETag']}").status == 304
+
+
 def test_a_past_span_keeps_its_tag_while_the_present_is_stored(own_site):
     past = matrix(end=START + 600)
     tag = own_site.get(past).headers["ETag"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import zlib
 from contextlib import suppress
@@ -166,13 +165,13 @@ class WebServer:
         return answered
 
     async def _matrix(self, request: web.BaseRequest, given: Parameters) -> web.Response:
-        known_tag = request.headers.get("If-None-Match", "")
+        known_tag = request.headers.get("If-None-Match", "").removeprefix("W/")  # as a proxy marks it that compresses anew
         key = ("matrix", known_tag, *given.values())
         tag, body = await self._read(partial(self.views.matrix, given, known_tag), key)
         headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
         if body is None:
             return web.Response(status=304, headers=headers)
-        if "deflate" in re.findall(r"[\w*]+", request.headers.get("Accept-Encoding", "")):
+        if _takes_deflate(request.headers.get("Accept-Encoding", "")):
             headers["Content-Encoding"] = "deflate"
         else:
             body = await self._read(partial(zlib.decompress, body))
@@ -231,6 +230,15 @@ def _static(body: bytes, kind: str) -> web.Response:
     response = web.Response(body=body, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-cache"})
     response.enable_compression()
     return response
+
+
+def _takes_deflate(accepted: str) -> bool:
+    """Return whether an Accept-Encoding allows deflate: a weight of zero forbids it."""
+    for one in accepted.lower().split(","):
+        name, _, weight = one.replace(" ", "").partition(";q=")
+        if name == "deflate":
+            return not weight or bool(weight.strip("0."))
+    return False
 
 
 async def _document(body: bytes, _request: web.BaseRequest, _given: Parameters) -> web.Response:
