@@ -17,6 +17,7 @@ from waiting import wait_for
 from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, WebSite, decoded, values, window
 
 from tokiod.ledger.ledger import Ledger
+from tokiod.reports.gaps import Gap
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
@@ -276,6 +277,18 @@ def test_gaps_have_their_reasons_and_only_those_of_the_span_are_listed(site):
     ]
     later = json.loads(site.get(f"/api/v1/gaps?source=one&start={window(*FAILED).start}&end={END}").body)
     assert [gap["state"] for gap in later["gaps"]] == ["failed"]
+
+
+def test_of_many_gaps_the_newest_of_all_sources_are_listed(site, monkeypatch):
+    def gap(source, start):
+        return Gap(source, start, start + 60, "due")
+
+    found = [gap(source, start) for source in ("a", "b") for start in range(START, START + 600, 60)]
+    monkeypatch.setattr("tokiod.web.views.MAX_GAPS", 4)
+    monkeypatch.setattr(Views, "_gaps", lambda *_: found)
+    listed = Views(site.config, FakeClock(NOW)).gaps({"source": "", "start": str(START), "end": str(START + 600)})
+    assert listed.gaps == [gap("a", START + 480), gap("a", START + 540), gap("b", START + 480), gap("b", START + 540)]
+    assert listed.left_off == 16
 
 
 def test_health_and_metrics(site):

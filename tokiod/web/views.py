@@ -134,7 +134,9 @@ class Views:
         config, now, wanted = self.config, self.now(), span(given, self.now(), MAX_LEDGER_SPAN_SECONDS)
         source, path = self._source(given, {one.name for one in config.source if one.polled}), self._ledger()
         found = [] if path is None else [gap for gap in self._gaps(path, source, now) if _overlap(gap, wanted)]
-        return GapList(now, found[-MAX_GAPS:], max(0, len(found) - MAX_GAPS))
+        # The newest ones of all sources, in the order of the list.
+        newest = sorted(sorted(range(len(found)), key=lambda i: found[i].end)[max(0, len(found) - MAX_GAPS) :])
+        return GapList(now, [found[i] for i in newest], len(found) - len(newest))
 
     def days(self, given: Parameters) -> DayList:
         """Return the days of a span. Raises Refused, TokiodError, LedgerError."""
