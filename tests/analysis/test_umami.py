@@ -201,6 +201,13 @@ def test_a_picture_has_two_panels_for_each_metric(site):
     save_figure(umami(rows[:1]), site / "one.svg", "title", zone_of("UTC"))  # nothing to compare with
 
 
+def test_the_name_of_a_job_is_drawn_as_text_and_not_as_a_formula(tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [{"_datetime_start": START + n, "_datetime_end": START + 60 + n, "fs_max_oss_cpu": n} for n in range(5)]
+    save_figure(umami(rows), tmp_path / "one.svg", "job 4 (run_${A}_${B})", zone_of("UTC"))
+    assert (tmp_path / "one.svg").stat().st_size > 1000
+
+
 def test_a_job_has_the_state_of_the_osts_when_it_started(site):
     span = ["--system", "cscratch", "--start", START + 3 * 3600 + 30, "--end", START + 4 * 3600]
     plain, full = (json.loads(run(site, *span[:2], *times(span), *more, "--json", command="job").stdout) for more in ([], ["--ost"]))

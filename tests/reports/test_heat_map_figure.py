@@ -1,6 +1,7 @@
 """The picture holds the cells, the same units and scale as the terminal's map, and a legend for what is missing."""
 
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -109,3 +110,9 @@ def test_a_picture_in_a_file_shows_missing_zero_and_largest_in_different_colours
 def test_a_vector_picture_is_made_too(tmp_path):
     save_figure(mapped([[1.0]]), tmp_path / "x.svg", 99.5, dark=False)
     assert re.search(r"<svg ", (tmp_path / "x.svg").read_text())
+
+
+def test_names_are_drawn_as_text_and_not_as_formulas(tmp_path):
+    named = replace(mapped([[1.0, 2.0]]), title="f$^$x.hdf5", columns=("a$^$", "${A}_${B}"))
+    save_figure(named, tmp_path / "x.svg", 99.5, dark=False)
+    assert (tmp_path / "x.svg").stat().st_size > 1000

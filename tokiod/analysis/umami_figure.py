@@ -30,7 +30,8 @@ def save_figure(found: Umami, path: Path, title: str, zone: dt.tzinfo) -> None:
             "a picture", "matplotlib", "the command prints a table", "pip install '.[plot]' in a checkout of tokiod"
         ) from error
 
-    with rc_context({"font.size": POINTS}):
+    # Names are text: two dollars in the name of a job, as ${A}_${B}, would be a formula.
+    with rc_context({"font.size": POINTS, "text.parse_math": False}):
         draw_figure(found, title, zone).savefig(path, dpi=120)
 
 

@@ -68,7 +68,9 @@ def _settings(*, dark: bool) -> Any:
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     sized = ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
     grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    return {"hatch.linewidth": 0.6} | dict.fromkeys(inked, ink) | dict.fromkeys(sized, POINTS) | dict.fromkeys(grounds, background)
+    # Names of files and components are text: two dollars in one would be a formula.
+    plain = {"hatch.linewidth": 0.6, "text.parse_math": False}
+    return plain | dict.fromkeys(inked, ink) | dict.fromkeys(sized, POINTS) | dict.fromkeys(grounds, background)
 
 
 def _draw_cells(axes: Axes, heat_map: HeatMap, scale: Scale, *, dark: bool) -> None:
