@@ -1,5 +1,7 @@
 """Summaries have pytokio's keys and its answers, and count missing cells as missing."""
 
+import csv
+import io
 import json
 import math
 import os
@@ -202,6 +204,21 @@ def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_
     jobs.write_text("jobid,begin\n")
     done = CliRunner().invoke(main, arguments)
     assert (done.exit_code, "has no start, end, system; it must name jobid, start, end, system" in done.stderr) == (2, True)
+
+
+def test_any_text_in_a_file_of_jobs_is_one_field_of_its_row(day, tmp_path):
+    path, _ = day
+    (tmp_path / "jobs.csv").write_text(
+        "jobid,start,end,system,nodes\n"
+        f'"1\n2",{START},{START + 60},fs,99999999999999999999\n'
+        f"3,\N{SUPERSCRIPT TWO},{START + 60},fs,1\n"
+        f"4,{START},{START + 60},fs,2\n"
+    )
+    done = CliRunner().invoke(main, ["job", "--csv", str(tmp_path / "jobs.csv"), "--path", str(path), "--timezone", ZONE, "--concurrent"])
+    rows = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
+    assert (done.exit_code, [row["_jobid"] for row in rows]) == (1, ["1\n2", "3", "4"]), done.output
+    assert ["is not a time" in row["reason"] for row in rows] == [False, True, False]
+    assert [row["jobsdb_concurrent_nodes"] for row in rows] == ["2", "", "2"]
 
 
 def test_what_else_ran_is_counted_of_the_jobs_of_the_file(day, tmp_path):

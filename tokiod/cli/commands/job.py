@@ -158,7 +158,8 @@ def _form(given: dict[str, Any]) -> Form:
 def _print(found: Iterator[dict[str, Value]], count: int, names: Mapping[str, str], *, form: Form, more: Sequence[str]) -> int:
     """Print each job; return the exit code. names: of systems in tables; more: columns of a CSV."""
     status = 0
-    writer = csv.DictWriter(_Lines(), [*KEYS, *more], restval="", lineterminator="")
+    # With the end of a line, which csv knows then: it quotes texts that have one.
+    writer = csv.DictWriter(_Lines(), [*KEYS, *more], restval="", lineterminator="\n")
     if form == "csv":
         writer.writeheader()
     with click.progressbar(found, length=count, label="jobs", file=sys.stderr, hidden=not (sys.stderr.isatty() and count > 1)) as rows:
@@ -179,8 +180,8 @@ class _Lines:
     """A file of csv that prints lines."""
 
     def write(self, text: str) -> None:
-        """Print one line."""
-        echo(text)
+        """Print one line with its end."""
+        echo(text, newline=False)
 
 
 def _show(row: dict[str, Value], names: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("jobid", "start", "end", "system")
 DAY_SECONDS = 86400
+_NODES, _SECONDS = re.compile(r"[0-9]{1,9}"), re.compile(r"[0-9]{1,12}(\.[0-9]*)?")
 FACTS = ("_job_name", "_job_user", "_job_state", "_job_nodes", "_job_nodelist")
 """Keys of what the scheduler knows of a job."""
 
@@ -156,7 +158,7 @@ def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
     jobid, system = (row[name] or "" for name in ("jobid", "system"))
     nodes = row.get("nodes") or ""
     facts: dict[str, Value] = {"_job_name": row["name"]} if row.get("name") else {}
-    facts |= {"_job_nodes": int(nodes)} if nodes.isdecimal() else {}
+    facts |= {"_job_nodes": int(nodes)} if _NODES.fullmatch(nodes) else {}
     try:
         start, end = (_time(row[name] or "", zone, now) for name in ("start", "end"))
         return Job(jobid, system, Span(start, end), facts=facts)
@@ -165,4 +167,4 @@ def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
 
 
 def _time(text: str, zone: dt.tzinfo, now: float) -> int:
-    return epoch(float(text) if text.replace(".", "", 1).isdigit() else text, zone, now=now)
+    return epoch(float(text) if _SECONDS.fullmatch(text) else text, zone, now=now)
