@@ -80,6 +80,15 @@ def test_one_target_is_chosen_by_its_name_or_a_pattern(made):
         found(made, "bytes", targets="OST9999")
 
 
+def test_a_target_without_rows_in_the_span_is_a_list_without_lines(made):
+    made.store(polled(DAY + 5, MDT, job_key("1"), DAY + 1, {"open.samples": 240}))
+    made.store(polled(DAY + 7265, OST, job_key("2"), DAY + 1, {"write_bytes.sum": 1}), DAY + 7320)
+    for start, end in ((DAY + 7260, DAY + 7320), (DAY + 7320, DAY + 7380)):
+        assert found(made, METADATA, start, end, targets="MDT0000").lines == []
+        with pytest.raises(NoSuchTarget, match="'OST9999'; it has fs-MDT0000, fs-OST0000"):
+            found(made, METADATA, start, end, targets="OST9999")
+
+
 def test_an_unknown_operation_names_the_known_ones(made):
     made.store(polled(DAY + 5, MDT, job_key("1"), DAY + 1, {"open.samples": 1, "mkdir.samples": 1}))
     with pytest.raises(NoSuchOperation, match="no job has counts of 'opne' in the span, did you mean open"):

@@ -22,7 +22,7 @@ from tokiod.job_columns import (
     is_state,
 )
 from tokiod.jobs.groups import grouped
-from tokiod.jobs.span import count_names, series
+from tokiod.jobs.span import DAY_SECONDS, count_names, series, target_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,7 +116,7 @@ class NoSuchOperation(TokiodError, LookupError):  # noqa: N818 - a state, not a 
 
 
 class NoSuchTarget(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
-    """No target of a span matches a pattern."""
+    """No target of a span, or of the day before, matches a pattern."""
 
 
 def top(  # noqa: PLR0913 - what a list is made of
@@ -134,7 +134,7 @@ def top(  # noqa: PLR0913 - what a list is made of
     of_nodes = is_of_nodes(found.counts or count_names(days, span.start, span.end))
     by = by or next(iter(NODE_SUMS if of_nodes else SUMS))
     if targets:
-        found = _of_targets(found, targets)
+        found = _of_targets(found, targets, days, span)
     ranking = _Ranking(found, grouped(found, of, users), by, span.end - span.start, of_nodes=of_nodes)
     order = ranking.order
     return Top(
@@ -228,12 +228,19 @@ class _Ranking:
         return np.bincount(self._groups.place, amounts, len(self._groups.names))
 
 
-def _of_targets(found: Series, pattern: str) -> Series:
-    names = [name.decode("ascii") for name in found.targets.tolist()]
-    matching = np.array([fnmatch.fnmatchcase(name, pattern) or name.rpartition("-")[2] == pattern for name in names], bool)
+def _of_targets(found: Series, pattern: str, days: Days, span: Span) -> Series:
+    """Return what was done on some targets. Raises NoSuchTarget for a pattern that none of the span and the day before matches."""
+    matching = np.array([_matches(name.decode("ascii"), pattern) for name in found.targets.tolist()], bool)
     if not matching.any():
-        raise NoSuchTarget(f"no target of the span matches {pattern!r}; it has {', '.join(names[:20]) or 'none'}")
+        # In two minutes a target may well have no row; who watches it waits for the next one.
+        names = target_names(days, span.start - DAY_SECONDS, span.end)
+        if names and not any(_matches(name, pattern) for name in names):
+            raise NoSuchTarget(f"no target of the span matches {pattern!r}; it has {', '.join(names[:20])}")
     return found.where(matching[found.target])
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or name.rpartition("-")[2] == pattern
 
 
 def _columns(found: Series, by: str, *, of_nodes: bool) -> list[str]:

@@ -144,6 +144,12 @@ def count_names(days: Days, start: int, end: int) -> list[str]:
     return sorted({name for path in days.of(start, end) for index in indexes(path, start, end) for name in index.counts})
 
 
+def target_names(days: Days, start: int, end: int) -> list[str]:
+    """Return the names of all targets that the files of a span have, sorted. Raises as span_rows()."""
+    found = {name for path in days.of(start, end) for index in indexes(path, start, end) for name in index.targets.tolist()}
+    return sorted(name.decode("ascii") for name in found)
+
+
 def row_count(days: Days, start: int, end: int) -> int:
     """Return how many rows the files have that may have rows of a span. Raises as span_rows()."""
     return sum(int(index.first[-1]) for path in days.of(start, end) for index in indexes(path, start, end))
