@@ -15,6 +15,7 @@ from stitched_days import READ, SITE, save, slot
 import tokiod
 from tokiod.reader.completeness import CoverageSpan
 from tokiod.reader.errors import NoData, NoSuchColumn, NoSuchDataset, NoSuchSystem, NotTts, StepChanged, UnclearTime
+from tokiod.reader.stitched import Stitched
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import seal, unseal
 
@@ -205,6 +206,22 @@ def test_missing_cells_are_a_table_and_a_dataset(days):
     np.testing.assert_array_equal(archive.missing(READ).values, expected)
     np.testing.assert_array_equal(archive.array(f"{READ}/missing")[...], expected.astype(float))
     np.testing.assert_array_equal(archive.frame(f"{READ}/missing").to_numpy(), expected.astype(float))
+
+
+def test_a_cell_that_is_corrected_while_it_is_read_is_not_missing(tmp_path, monkeypatch):
+    place = save(tmp_path, 1, ["a", "b"], [[1, np.nan]])
+    read = Stitched.read
+
+    def read_and_corrected(*given):
+        cells = read(*given)
+        file = LiveFile.open(place.path)
+        file.cells[READ].write_rows(0, np.array([[cells[0, 0] + 1, -0.0]]))
+        file.close()
+        return cells
+
+    monkeypatch.setattr(Stitched, "read", read_and_corrected)
+    archive = tokiod.open("fs", place.start, place.start + 3600, path=place.path)
+    np.testing.assert_array_equal(archive.missing(READ), [[False, True]])
 
 
 def test_the_cells_alone_show_what_is_complete(tmp_path):

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+
 from tokiod.reader.completeness import completeness
 from tokiod.reader.derived import derivable, sources_of
 from tokiod.reader.errors import NoData, NoSuchDataset
@@ -222,7 +224,7 @@ class Archive:
     def missing(self, dataset: str) -> Table:
         """Return which cells of a dataset are missing: a table of bools. Raises as array()."""
         found = self.array(dataset)
-        return Table(found.times, found.columns, found[...] != found[...])
+        return Table(found.times, found.columns, np.isnan(found[...]))
 
     def reduce(
         self, dataset: str, every: str | float | None = None, how: How = "mean", *, over: Literal["time", "columns"] = "time"
