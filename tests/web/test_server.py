@@ -269,6 +269,12 @@ def test_systems_lists_datasets_and_the_state_of_each_source(site):
     assert (source["name"], source["system"], source["lag"], source["gaps"]["lost"]) == ("one", "fs", 20, 60)
 
 
+@pytest.mark.parametrize("days", [1, 2, 9, 399, 400])
+def test_a_system_has_the_datasets_of_its_newest_file_while_nothing_is_collected(site, days):
+    (system,) = Views(site.config, FakeClock(NOW + days * 86400)).systems().systems
+    assert (system.day, len(system.datasets)) == ((DAY, 2) if days < 400 else ("", 0))
+
+
 def test_gaps_have_their_reasons_and_only_those_of_the_span_are_listed(site):
     answer = json.loads(site.get(f"/api/v1/gaps?start={START}&end={END}").body)
     assert [(gap["state"], gap["start"], gap["end"], gap["reason"]) for gap in answer["gaps"]] == [
