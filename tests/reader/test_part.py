@@ -48,6 +48,17 @@ def test_a_sealed_file_shows_the_same(path, tmp_path):
     assert Part(sealed).datasets(NOON + 86400)[1] == DatasetEntry(LOAD, "%", 60, 10, 2, 0.25)
 
 
+def test_a_file_with_a_single_row_has_the_step_that_it_states(tmp_path):
+    spec = FileSpec(NOON, NOON + 60, {"dataservers": GroupSpec(60, "lmt")}, {LOAD: MatrixSpec(("s",), counter=False)})
+    create(tmp_path / "live.hdf5", spec, created=NOON)
+    file = LiveFile.open(tmp_path / "live.hdf5")
+    seal(file, tmp_path / "sealed.hdf5", updated=NOON + 60)
+    file.close()
+    for one in "live", "sealed":
+        shape = Part(tmp_path / f"{one}.hdf5").shape(LOAD)
+        assert (shape.step, shape.rows, shape.end) == (60, 1, NOON + 60), one
+
+
 def test_what_is_not_a_file_of_hdf5_is_refused(tmp_path):
     (tmp_path / "x.hdf5").write_text("no")
     with pytest.raises(NotLive, match=r"x\.hdf5: HDF5 can't open it"):

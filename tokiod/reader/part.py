@@ -58,7 +58,7 @@ class DatasetEntry:
 class Shape:
     """The rows and columns of a dataset in one file. Row i covers [start + i x step, start + (i + 1) x step), UTC epoch seconds.
 
-    step: 0 in a file with a single row.
+    step: 0 in a file with a single row that does not state it, as pytokio's.
     """
 
     start: int
@@ -305,10 +305,16 @@ def _evenly_spaced(dataset: Any, name: str) -> tuple[int, int, int]:
         stamps = dataset[...]
     if stamps.ndim != 1 or not len(stamps):
         raise Damaged(f"the time stamps of {name} are {stamps.shape}")
-    start, step = int(stamps[0]), int(stamps[1] - stamps[0]) if len(stamps) > 1 else 0
+    start, step = int(stamps[0]), int(stamps[1] - stamps[0]) if len(stamps) > 1 else _stated_step(dataset)
     if len(stamps) > 1 and (step <= 0 or not np.array_equal(stamps, start + step * np.arange(len(stamps)))):
         raise Damaged(f"the time stamps of {name} are not evenly spaced")
     return start, step, len(stamps)
+
+
+def _stated_step(stamps: Any) -> int:
+    """Return the step that tokiod writes next to the time stamps, 0 if another program wrote them: a single one does not show it."""
+    step = stamps.attrs.get("step")
+    return int(step) if isinstance(step, np.integer) and step > 0 else 0
 
 
 class OpenParts:

@@ -363,7 +363,7 @@ def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> Columns:
 
 
 def _step(dataset: str, shapes: Sequence[Shape]) -> int:
-    """Return the seconds between rows. A file with a single row has the step of the others."""
+    """Return the seconds between rows. A file with a single row may not state it: it has the step of the others."""
     steps = [(shape.start, shape.step) for shape in shapes if shape.step] or [(shapes[0].start, DAY_SECONDS)]
     for time, step in steps:
         if step != steps[0][1]:
