@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tokiod.cli.common.base import Failed
-from tokiod.cli.common.times import moment
+from tokiod.cli.common.times import moment, zone_of
 
 ZONE = ZoneInfo("America/Los_Angeles")
 NOW = 1_517_166_000.5
@@ -46,6 +46,8 @@ def test_yesterday_begins_at_midnight_also_on_the_days_of_another_length(now, le
         ("2018-02-30", "is not a time"),
         ("5 parsecs", "is not a time"),
         ("", "is not a time"),
+        ("99999d", "is before 1970 or too far in the future"),
+        ("999999999999d", "is before 1970 or too far in the future"),
         ("1969-01-01", "is before 1970 or too far in the future"),
         ("2018-01-28T00:00:00.5", "is not on a whole second"),
     ],
@@ -54,3 +56,10 @@ def test_anything_else_is_a_sentence(text, said):
     with pytest.raises(Failed) as caught:
         moment("--start", text, ZONE, NOW)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["Mars/Olympus", "America", "/etc", "../UTC"])
+def test_a_name_that_is_no_zone_is_a_sentence(name):
+    with pytest.raises(Failed) as caught:
+        zone_of(name)
+    assert f"--timezone: unknown time zone {name!r}; use an IANA name" in caught.value.message

@@ -15,7 +15,7 @@ def zone_of(name: str) -> ZoneInfo:
     """Return the time zone of an IANA name. Raises Failed for an unknown name."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: of a directory of the database, such as America
         raise Failed(f"--timezone: unknown time zone {name!r}; use an IANA name such as America/Los_Angeles") from None
 
 
@@ -31,8 +31,6 @@ def moment(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
 
     today and yesterday are the midnights at which these days begin. now: epoch seconds. Raises Failed, which names the option.
     """
-    with suppress(ValueError):
-        return int(now) - Duration.parse(text)
     try:
         seconds = _seconds(text, zone, now)
     except (ValueError, OverflowError):
@@ -58,6 +56,8 @@ def date_of(text: str, zone: dt.tzinfo, now: float, forms: str = DATES) -> dt.da
 
 
 def _seconds(text: str, zone: dt.tzinfo, now: float) -> float:
+    with suppress(ValueError):
+        return int(now) - Duration.parse(text)
     if text == "now":
         return int(now)
     if text in DAYS_AGO:
