@@ -110,7 +110,9 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 30
     interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all in the files]")] = ()
-    interval: Annotated[int | None, msgspec.Meta(ge=1, description="Seconds between points.  [default: the most common]")] = None
+    interval: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None, msgspec.Meta(description="Seconds between points.  [default: the most common]")
+    ] = None
 
     def datasets(self) -> frozenset[str]:
         """Return both directions."""

@@ -99,9 +99,10 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
     example: ClassVar[str] = "lfs-df.txt.gz lctl-dl-t.txt.gz"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 60
-    time: Annotated[int | None, msgspec.Meta(ge=0, description="Time of plain outputs, epoch seconds.  [default: that of their files]")] = (
-        None
-    )
+    time: Annotated[
+        Annotated[int, msgspec.Meta(ge=0)] | None,
+        msgspec.Meta(description="Time of plain outputs, epoch seconds.  [default: that of their files]"),
+    ] = None
     filesystem: Annotated[tuple[str, ...], msgspec.Meta(description="File systems to read.  [default: all]")] = ()
     home: Annotated[tuple[str, ...], msgspec.Meta(description="TARGET=NID: the home server of a target.  [default: learned]")] = ()
 

@@ -105,9 +105,10 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
     example: ClassVar[str] = "oss1.job_stats.gz"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds of a window of the job table.")] = 60
-    time: Annotated[int | None, msgspec.Meta(ge=0, description="Time of plain outputs, epoch seconds.  [default: that of their files]")] = (
-        None
-    )
+    time: Annotated[
+        Annotated[int, msgspec.Meta(ge=0)] | None,
+        msgspec.Meta(description="Time of plain outputs, epoch seconds.  [default: that of their files]"),
+    ] = None
     jobid_name: Annotated[tuple[str, ...], msgspec.Meta(description="Formats of job ids, such as %j:%u:%H.")] = ("%j", "%e.%u")
     cleanup_interval: Annotated[int, msgspec.Meta(ge=0, description="Lustre's job_cleanup_interval, seconds.")] = 600
 

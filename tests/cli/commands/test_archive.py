@@ -296,3 +296,19 @@ def test_a_kind_without_saved_files_is_not_listed_and_says_what_to_use_instead(o
     assert err.startswith("main: kind nodes has no saved files: ")
     assert "a [[source]] of this kind archives them" in err
     assert "nodes" not in run("--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value", "expected"),
+    [
+        ("mmperfmon", "--cpu-scale", -1.0, "a number > 0.0"),
+        ("mmperfmon", "--cpu-scale", float("nan"), "a number > 0.0"),
+        ("esnet_snmp", "--interval", 0, "an integer >= 1"),
+        ("lustre", "--time", -5, "an integer >= 0"),
+        ("lustre_jobstats", "--cleanup-interval", -1, "an integer >= 0"),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_refused_as_it_would_be_in_the_configuration(tmp_path, out, kind, option, value, expected):
+    (tmp_path / "saved").write_text("")
+    code, text, err = run(kind, tmp_path / "saved", "--output", out, "--start", "2018-01-28", "--end", "2018-01-29", option, value)
+    assert (code, text, err) == (2, "", f"main: {option}: expected {expected}, got {value}\n")

@@ -200,7 +200,17 @@ def _options(kind: str, given: dict[str, Any]) -> SavedOptions:
 
         if sentence := off_grid(given["step"], given["timezone"]):
             raise Failed(f"--step: {sentence}")
+    _check_bounds(options, saved)
     return saved(**options)
+
+
+def _check_bounds(options: dict[str, Any], saved: type[SavedOptions]) -> None:
+    """Refuse what the configuration refuses. click knows the types of the options, not their bounds, and structs do not check them."""
+    from tokiod.config import convert  # noqa: PLC0415 - it takes some ms to import, and --help needs none of it
+
+    plain = {name: value for name, value in options.items() if not isinstance(value, msgspec.Struct)}
+    for fault in convert.fields(plain, saved, ())[1]:
+        raise Failed(f"--{str(fault.key[0]).replace('_', '-')}: {fault.sentence}, got {plain.get(str(fault.key[0]))}")
 
 
 async def _closing(job: ImportJob, progress: Callable[[int], None], *, fills_table: bool) -> ImportResult:
