@@ -165,3 +165,10 @@ def test_percentages_are_means_and_a_dataset_that_is_all_missing_is_blank(path):
     found = run(path, "fs", LOAD).stdout.splitlines()
     assert (found[4].split(), found[3].split()) == (["oss0", "-"], ["mean", "-"])
     assert found[5] == "missing " + "x" * 13
+
+
+@pytest.mark.parametrize("percent", ["nan", "0", "101", "inf"])
+def test_a_clip_that_is_no_percentile_is_refused(path, percent):
+    done = run(path, "fs", READ, "--clip", percent)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"Invalid value for '--clip': {float(percent):g}" in done.stderr.replace(".0", "")

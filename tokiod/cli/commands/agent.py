@@ -11,7 +11,7 @@ from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node
 from tokiod.agent.sensors import SENSORS, sensors_of
 from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings, settings_of_node
 from tokiod.agent.tree import Tree
-from tokiod.cli.common.base import clock_option
+from tokiod.cli.common.base import Finite, clock_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
 from tokiod.errors import ConfigError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--once", "is_once", is_flag=True, help="Print what this node would report, and end.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(MIN_SECONDS, MAX_SECONDS),
+    type=Finite(MIN_SECONDS, MAX_SECONDS),
     help="Measure for so long: increases of counters, means of gauges and the jobs that end.",
 )
 @click.option("--root", type=click.Path(), default="/", show_default=True, help="The directory below which /proc, /sys and /dev are read.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokiod.cli.commands.completion import dataset_names, system_or_file_names
-from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.base import Failed, Finite, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import Limits, NamedFiles, named_files
 from tokiod.cli.common.output import echo
@@ -58,7 +58,7 @@ NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'tokiod[plot]'; without
 )
 @click.option(
     "--clip",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=Finite(0, 100, min_open=True),
     default=CLIP_PERCENT,
     show_default=True,
     metavar="PERCENT",

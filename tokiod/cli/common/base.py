@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -127,6 +128,17 @@ class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click
             return SimulatedClock.parse(value)
         except ValueError:
             self.fail(f"{value!r} is not EPOCH@ORIGINxRATE", param, ctx)
+
+
+class Finite(click.FloatRange):
+    """A number in a range. NaN is refused too: it is neither below the range nor above it, so click's own takes it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
 
 
 config_option = click.option(
