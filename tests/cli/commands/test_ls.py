@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import lmt_database
 import pytest
 from click.testing import CliRunner
@@ -95,3 +96,12 @@ def test_a_day_shows_its_datasets(ls, what):
 def test_what_can_not_be_listed_is_one_sentence(ls, what, sentence):
     code, out, err = ls(what.format(directory=ls.directory))
     assert (code, out, err.count("\n"), sentence in err) == (2, "", 1, True), err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_file_of_hdf5_without_a_dataset_of_time_series_is_not_listed_as_an_empty_one(ls, tmp_path, options):
+    with h5py.File(tmp_path / "other.hdf5", "w") as file:
+        file["a/b"] = [1, 2, 3]
+    code, text, err = ls(str(tmp_path / "other.hdf5"), *options)
+    assert (code, text) == (2, "")
+    assert "other.hdf5 has no datasets of TOKIO Time Series" in err

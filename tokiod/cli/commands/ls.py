@@ -93,7 +93,10 @@ def ls_command(config_path: Path, clock: Clock, what: str | None, *, as_json: bo
 
 def _listing(config_path: Path, clock: Clock, what: str | None) -> Listing:
     if what is not None and _is_path(what):
-        return Listing(datasets=_part(Path(what)).datasets(clock.time()))
+        datasets = _part(Path(what)).datasets(clock.time())
+        if not datasets:  # any other file of HDF5
+            raise Failed(f"{what} has no datasets of TOKIO Time Series; `h5ls -r` lists what another file of HDF5 holds")
+        return Listing(datasets=datasets)
     config = configuration.load(config_path)
     calendar = Calendar(config.timezone)
     if what is None:
