@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
+import timeit
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,15 +83,19 @@ PARTS = {
 }
 
 
+EMPTY_LOOP = "an empty loop of 3 million turns"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer cases, smaller input")
     parser.add_argument("--only", choices=PARTS, action="append")
     arguments = parser.parse_args()
-    console, found, failed = wide_console(), [], []
+    console, found, failed, loops = wide_console(), [], [], list[float]()
     start = time.monotonic()
     for name in arguments.only or PARTS:
         begun = time.monotonic()
+        loops.append(empty_loop())
         try:
             with console.status(f"measuring {name}"):
                 measure(name, found, quick=arguments.quick)
@@ -98,8 +103,9 @@ def main() -> int:
             traceback.print_exc()
             failed.append(name)
         Path("bench.json").write_text(json.dumps([row.as_dict() for row in found], indent=2) + "\n")
-        print(f"{name}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-    console.print(table(found), f"{platform.processor() or platform.machine()}, {time.monotonic() - start:.0f} s in all")
+        print(f"{name}, {time.monotonic() - begun:.0f} s; {EMPTY_LOOP}: {loops[-1]:.3f} s", file=sys.stderr, flush=True)
+    machine = f"{platform.processor() or platform.machine()}, {EMPTY_LOOP} takes {min(loops):.3f} to {max(loops):.3f} s"
+    console.print(table(found), f"{machine}, {time.monotonic() - start:.0f} s in all")
     if failed:
         console.print(f"failed, see above: {', '.join(failed)}", style="red")
     return int(bool(failed))
@@ -113,6 +119,11 @@ def measure(name: str, found: list[Row], *, quick: bool) -> None:
             found.append(row)  # noqa: PERF402 - a part that fails keeps its rows
     finally:
         shutil.rmtree(directory)
+
+
+def empty_loop() -> float:
+    """Return the seconds of an EMPTY_LOOP. Shared machines differ twofold from minute to minute, and figures without a floor with them."""
+    return min(timeit.repeat("for _ in range(3_000_000): pass", number=1, repeat=5))
 
 
 def table(found: list[Row]) -> Table:

@@ -45,7 +45,7 @@ def split(path: Path) -> int:
 
 
 def read(path: Path) -> int:
-    coming = (data for _, data in outputs(path, lambda _bytes: None))
+    coming = (data for data, _ in outputs(path, lambda _bytes: None))
     return sum(table.value.size for piece in pieces(coming) for output in parse_all(piece) for table in output.tables)
 
 
