@@ -121,9 +121,9 @@ def picture(found: list[Row], path: Path) -> None:
     """Draw the curves."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - of the picture alone
 
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    figure = Figure(figsize=(7, 4.8), layout="constrained")
     names = list(dict.fromkeys(row.what.partition(": ")[0] for row in found))
-    for axes, name in zip(figure.subplots(1, len(names), sharey=False), names, strict=True):
+    for axes, name in zip(figure.subplots(2, -(-len(names) // 2)).flat, names, strict=False):
         points = [row for row in found if row.what.startswith(f"{name}: ")]
         costs = [row.ours or 0.0 for row in points]
         median = statistics.median(costs)
