@@ -2,12 +2,12 @@
 
     python -m tests.bench.against COMMIT [--rounds 3] [--again 4] [--only PART]... [--figures FILE]
 
-Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it, by its
-ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs differ more from minute to minute than two
-versions do. A row without a floor is compared by its best figure, because other work on the machine only ever makes a figure worse; so is a
-row of memory, whose floor is another figure of the same version. Parts with a row that is more than 5 % slower are measured in up to
-`--again` more rounds: on a shared machine the same version differs by 20 % from one minute to the next. Exits 1 where a row is slower after
-those.
+Each version runs the benchmarks that it has, in its own tree, with this environment's packages; rows are measured in turns, seconds apart.
+A row is compared if both have it, by its ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs
+differ more from minute to minute than two versions do. A row without a floor is compared by its best figure, because other work on the
+machine only ever makes a figure worse; so is a row of memory, whose floor is another figure of the same version. Parts with a row that is
+more than 5 % slower are measured in up to `--again` more rounds: on a shared machine the same version differs by 20 % from one minute to
+the next. Exits 1 where a row is slower after those.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.table import Table
 
@@ -56,7 +57,7 @@ def main() -> int:
             older = parts_of(old)
             if missing := set(arguments.only or ()) - older:
                 raise SystemExit(f"{arguments.commit} has no benchmark of {', '.join(sorted(missing))}")
-            compared = Comparison(old, arguments.commit, Path(directory), arguments.figures)
+            compared = Comparison(old, arguments.figures)
             parts = arguments.only or [part for part in PARTS if part in older]
             for number in range(arguments.rounds + arguments.again):
                 if number >= arguments.rounds:
@@ -69,12 +70,10 @@ def main() -> int:
 
 
 class Comparison:
-    """The figures of both versions. old: the tree of the older one; directory: a temporary one; kept: a file for every figure."""
+    """The figures of both versions. old: the tree of the older one; kept: a file for every figure."""
 
-    def __init__(self, old: Path, commit: str, directory: Path, kept: Path | None) -> None:
+    def __init__(self, old: Path, kept: Path | None) -> None:
         self._old = old
-        self._commit = commit
-        self._directory = directory
         self._kept = kept
         self._before: Figures = defaultdict(list)
         self._after: Figures = defaultdict(list)
@@ -82,17 +81,22 @@ class Comparison:
         self._parts: dict[str, str] = {}
 
     def measure(self, part: str, number: int) -> None:
-        """Measure a part of both versions; which is first alternates with the number of the round."""
-        turns = [(self._old, self._before), (ROOT, self._after)]
-        for tree, figures in turns if number % 2 == 0 else reversed(turns):
-            begun = time.monotonic()
-            for row in rows_of(tree, part, self._directory):
-                figures[row["what"]].append((row["ours"], row["ratio"]))
-                self._units[row["what"]], self._parts[row["what"]] = row["unit"], part
-            if self._kept is not None:
-                self._kept.write_text(json.dumps({"before": self._before, "after": self._after, "units": self._units}))
-            what = f"round {number + 1}: {part} of {'now' if tree == ROOT else self._commit}"
-            print(f"{what}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+        """Measure a part of both versions row by row in turns; which is first alternates with the number of the round."""
+        begun = time.monotonic()
+        with Turns(self._old, part) as before, Turns(ROOT, part) as after:
+            left = [(before, self._before), (after, self._after)]
+            if number % 2:
+                left.reverse()
+            while left:
+                for turns, figures in tuple(left):
+                    if (row := turns.next()) is None:
+                        left.remove((turns, figures))
+                    elif row["ours"] is not None:
+                        figures[row["what"]].append((row["ours"], row["ratio"]))
+                        self._units[row["what"]], self._parts[row["what"]] = row["unit"], part
+        if self._kept is not None:
+            self._kept.write_text(json.dumps({"before": self._before, "after": self._after, "units": self._units}))
+        print(f"round {number + 1}: {part}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 
     def slower_rows(self, part: str) -> list[str]:
         """Return the rows of a part that are slower now."""
@@ -135,16 +139,60 @@ def parts_of(tree: Path) -> set[str]:
     return set(subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout.split())
 
 
-def rows_of(tree: Path, part: str, directory: Path) -> list[dict[str, Any]]:
-    """Run a part of a tree's benchmarks; return its rows that have a figure."""
-    command = [sys.executable, "-m", "tests.bench", "--only", part]
-    # Programs that a benchmark starts would else be those that are installed here: this tree's.
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode != 0:
-        raise SystemExit(f"{tree}: {' '.join(command[1:])}: {done.stderr.strip() or done.stdout.strip()}")
-    (tree / "bench.json").replace(directory / "bench.json")
-    return [row for row in json.loads((directory / "bench.json").read_text()) if row["ours"] is not None]
+# What a benchmark starts must not write among the rows.
+ONE_BY_ONE = """
+import json, os, sys, tempfile
+from pathlib import Path
+from tests.bench.__main__ import PARTS
+
+rows = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+with tempfile.TemporaryDirectory(prefix="tokiod-bench-") as directory:
+    sys.stdin.readline()
+    for row in PARTS[sys.argv[1]](Path(directory), quick=False):
+        print(json.dumps(row.as_dict()), file=rows, flush=True)
+        if not sys.stdin.readline():  # the other version has failed
+            break
+"""
+
+
+class Turns:
+    """A part of a tree's benchmarks, in a process that measures a row whenever it is asked for one.
+
+    A shared machine is twice as fast in some minutes: two versions can only be compared by rows that are seconds apart.
+    """
+
+    def __init__(self, tree: Path, part: str) -> None:
+        self._what = f"{tree}: {part}"
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - __exit__ closes it
+        # Programs that a benchmark starts would else be those that are installed here: this tree's.
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        command = [sys.executable, "-c", ONE_BY_ONE, part]
+        self._process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+        self._errors.close()
+
+    def next(self) -> dict[str, Any] | None:
+        """Measure the next row and return it, None after the last one. Raises SystemExit where the part fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        if line := self._process.stdout.readline():
+            found: dict[str, Any] = json.loads(line)
+            return found
+        if self._process.wait() != 0:
+            self._errors.seek(0)
+            raise SystemExit(f"{self._what}: {self._errors.read().strip()}")
+        return None
 
 
 if __name__ == "__main__":
