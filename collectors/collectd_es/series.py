@@ -12,7 +12,7 @@ from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -21,22 +21,50 @@ MAX_NAME_LENGTH = 200
 """Characters of a host's or a device's name: any client may write documents, and a name must not break a file or a message."""
 
 
-class Name(NamedTuple):
-    """The name of a series: a dataset, its column, and the core, "" where a column has one series only."""
-
-    dataset: str
-    column: str
-    core: str = ""
+Name = tuple[str, str, str]
+"""The name of a series: a dataset, its column, and the core, "" where a column has one series only."""
 
 
-class Key(NamedTuple):
-    """The texts of a document that name its series."""
+class Texts(NamedTuple):
+    """The texts of a document that tell what is measured."""
 
-    host: str
     plugin: str
     type: str
     type_instance: str
     plugin_instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What documents with the same Texts measure, on any host.
+
+    datasets: the dataset of each field that holds a value; part: the disk or core, "" without one.
+    unknown, unusable, unknown_part: whether, and why, documents have no series: in this order, with those of the host in between.
+    """
+
+    datasets: dict[str, str]
+    part: str
+    is_disk: bool = False
+    unknown: str = ""
+    unusable: str = ""
+    unknown_part: str = ""
+
+    def fault(self, host_fault: str) -> str:
+        """Return why a document has no series, or "". host_fault: what Series.host_fault() returned for its host."""
+        if self.unknown or host_fault == NO_HOST:
+            return self.unknown or host_fault
+        return self.unusable or host_fault or self.unknown_part
+
+    def names(self, field: str, hosts: list[str]) -> list[Name]:
+        """Return the names of the series that a field of some hosts' documents holds values of."""
+        dataset = self.datasets[field]
+        if self.is_disk:
+            return [(dataset, f"{host}:{self.part}", "") for host in hosts]
+        return [(dataset, host, self.part) for host in hosts]
+
+
+NO_HOST = "no host"
+UNUSABLE = "unusable name"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +90,7 @@ class Series:
     def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None) -> None:
         self._hosts = hosts
         self._devices = devices
-        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._numbers: dict[Name, int] = {}
         self._names: list[Name] = []
         self._columns: dict[str, dict[str, int]] = {dataset: {} for dataset in DATASETS}
         self._layout: Layout | None = None
@@ -70,56 +98,44 @@ class Series:
     def __len__(self) -> int:
         return len(self._names)
 
-    def number(self, name: tuple[str, str, str]) -> int:
-        """Return a name's number, the next one for a new name."""
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self._names)
-            self._names.append(Name(*name))
-        return number
+    def numbers(self, names: Iterable[Name]) -> list[int]:
+        """Return the number of each name, the next one for a new name."""
+        known, all_names, found = self._numbers, self._names, list[int]()
+        for name in names:
+            number = known.get(name)
+            if number is None:
+                number = known[name] = len(all_names)
+                all_names.append(name)
+            found.append(number)
+        return found
 
     def names(self, first: int = 0) -> list[Name]:
-        """Return the names from number `first` on, for another process's merge()."""
+        """Return the names from number `first` on, for another process's numbers()."""
         return self._names[first:]
 
-    def merge(self, names: Sequence[tuple[str, str, str]]) -> NDArray[np.uint32]:
-        """Return the numbers u4[n] of another table's names in this table."""
-        return np.array([self.number(name) for name in names], np.uint32)
+    def kind(self, texts: Texts) -> Kind:
+        """Return what documents with some texts measure."""
+        disk = texts.plugin == "disk"
+        fields, unknown = _fields_of(texts)
+        unusable = "" if _is_usable(texts) else UNUSABLE
+        return Kind(fields, texts.plugin_instance, disk, unknown, unusable, self._part_fault(texts))
 
-    def resolve(self, key: Key) -> dict[str, int] | str:
-        """Return the number of each field of a document that holds a value, or the reason why it has no series."""
-        types = METRICS.get(key.plugin)
-        if types is None:
-            return "unknown plugin"
-        kinds = types.get(key.type)
-        if kinds is None:
-            return "unknown type"
-        fields = kinds.get(key.type_instance)
-        if fields is None:
-            return "unknown type instance"
-        return self._fault(key) or {field: self.number(self._name(dataset, key)) for field, dataset in fields.items()}
+    def host_fault(self, host: str) -> str:
+        """Return why the documents of a host have no series, or ""."""
+        if not host:
+            return NO_HOST
+        if not _is_usable((host,)):
+            return UNUSABLE
+        return "" if self._hosts is None or self._hosts.fullmatch(host) else "unknown host"
 
-    def _fault(self, key: Key) -> str:
-        """Return why a host or its part is not collected, or ""."""
-        if not key.host:
-            return "no host"
-        if not "".join(key).isprintable() or max(map(len, key)) > MAX_NAME_LENGTH:
-            return "unusable name"
-        if self._hosts is not None and not self._hosts.fullmatch(key.host):
-            return "unknown host"
-        if key.plugin == "memory":
-            return "unknown plugin instance" if key.plugin_instance else ""
-        return self._device_fault(key.plugin_instance) if key.plugin == "disk" else ""
-
-    def _device_fault(self, device: str) -> str:
-        if not device:
+    def _part_fault(self, texts: Texts) -> str:
+        if texts.plugin == "memory":
+            return "unknown plugin instance" if texts.plugin_instance else ""
+        if texts.plugin != "disk":
+            return ""
+        if not texts.plugin_instance:
             return "no device"
-        return "unknown device" if self._devices is not None and not self._devices.fullmatch(device) else ""
-
-    def _name(self, dataset: str, key: Key) -> tuple[str, str, str]:
-        if key.plugin == "disk":
-            return dataset, f"{key.host}:{key.plugin_instance}", ""
-        return dataset, key.host, key.plugin_instance
+        return "" if self._devices is None or self._devices.fullmatch(texts.plugin_instance) else "unknown device"
 
     def layout(self) -> Layout:
         """Return the layout of all series, and assign columns to new names."""
@@ -128,29 +144,44 @@ class Series:
         return self._layout
 
     def _arranged(self) -> Layout:
-        numbers: dict[str, list[int]] = {dataset: [] for dataset in DATASETS}
-        for number, name in enumerate(self._names):
-            numbers[name.dataset].append(number)
+        self._assign_columns()
+        layers: dict[str, dict[str, list[tuple[int, int]]]] = {dataset: {} for dataset in DATASETS}
+        for number, (dataset, column, core) in enumerate(self._names):
+            layers[dataset].setdefault(core, []).append((self._columns[dataset][column], number))
         return Layout(
-            {dataset: self._in_order(dataset, some) for dataset, some in numbers.items()},
-            {dataset: self._places(dataset, some) for dataset, some in numbers.items()},
-            np.array([name.dataset in MEANS for name in self._names], np.bool_),
-            np.array([name.dataset in COMPLEMENTS for name in self._names], np.bool_),
+            {dataset: tuple(columns) for dataset, columns in self._columns.items()},
+            {dataset: [_place(some[core]) for core in sorted(some, key=natural_key)] for dataset, some in layers.items()},
+            np.array([dataset in MEANS for dataset, *_ in self._names], np.bool_),
+            np.array([dataset in COMPLEMENTS for dataset, *_ in self._names], np.bool_),
         )
 
-    def _in_order(self, dataset: str, numbers: list[int]) -> tuple[str, ...]:
-        known = self._columns[dataset]
-        for column in sorted({self._names[n].column for n in numbers} - known.keys(), key=natural_key):
-            known[column] = len(known)
-        return tuple(known)
+    def _assign_columns(self) -> None:
+        new: dict[str, list[str]] = {}
+        for dataset, column, _ in self._names:
+            if column not in self._columns[dataset]:
+                new.setdefault(column, []).append(dataset)
+        for column in sorted(new, key=natural_key):
+            for dataset in new[column]:
+                self._columns[dataset].setdefault(column, len(self._columns[dataset]))
 
-    def _places(self, dataset: str, numbers: list[int]) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]:
-        known = self._columns[dataset]
-        layers: dict[tuple[object, str], dict[int, int]] = {}
-        for number in numbers:
-            name = self._names[number]
-            layers.setdefault(natural_key(name.core), {})[known[name.column]] = number
-        return [
-            (np.array([layer[c] for c in sorted(layer)], np.uint32), np.array(sorted(layer), np.uint32))
-            for _, layer in sorted(layers.items())
-        ]
+
+def _fields_of(texts: Texts) -> tuple[dict[str, str], str]:
+    """Return the dataset of each field, or why they have none."""
+    types = METRICS.get(texts.plugin)
+    if types is None:
+        return {}, "unknown plugin"
+    kinds = types.get(texts.type)
+    if kinds is None:
+        return {}, "unknown type"
+    fields = kinds.get(texts.type_instance)
+    return ({}, "unknown type instance") if fields is None else (fields, "")
+
+
+def _is_usable(texts: Iterable[str]) -> bool:
+    return all(text.isprintable() and len(text) <= MAX_NAME_LENGTH for text in texts)
+
+
+def _place(pairs: list[tuple[int, int]]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the series and their columns, of pairs of column and series, in order of columns."""
+    columns, series = np.array(sorted(pairs), np.uint32).T
+    return np.ascontiguousarray(series), np.ascontiguousarray(columns)

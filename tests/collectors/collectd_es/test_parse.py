@@ -347,7 +347,7 @@ def test_keys_without_end_are_forgotten_and_read_all_the_same(monkeypatch):
     for n in range(50):
         samples = decoder.hits(page(CPU | {"hostname": f"x{n}"}, CPU | {"hostname": "bb1"}))
         assert sorted(name[1] for name in samples_of(series, samples)) == sorted(["bb1", f"x{n}"])
-        assert len(decoder._codes._numbers["value"]) <= 12
+        assert len(decoder._codes.tables["value"]) <= 12
 
 
 def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeypatch):

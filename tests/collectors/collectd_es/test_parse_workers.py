@@ -61,7 +61,7 @@ def test_samples_come_in_the_file_s_order_with_the_names_of_their_documents(path
     on_read = []
     alone = rows(path, 0, on_read.append)
     assert sum(on_read) == path.stat().st_size
-    assert len({name.column for _, name, _ in alone}) > 80
+    assert len({column for _, (_, column, _), _ in alone}) > 80
     assert rows(path, 2) == alone
     assert not children()
 

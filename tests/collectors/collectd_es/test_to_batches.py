@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collectors.collectd_es import to_batches as module
 from collectors.collectd_es.parse import Decoder, Samples
-from collectors.collectd_es.series import Name, Series
+from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
 from tokiod.window import Window
 
@@ -221,7 +221,9 @@ def test_samples_of_several_processes_give_the_same_bytes_as_those_of_one():
     for part in range(3):
         theirs = Series()
         (one,) = decoded([found[part::3]], theirs)
-        samples.append(Samples(one.time, ours.merge(theirs.names())[one.series], one.value, one.documents, one.dropped))
+        samples.append(
+            Samples(one.time, np.array(ours.numbers(theirs.names()), np.uint32)[one.series], one.value, one.documents, one.dropped)
+        )
     assert bare(batches(samples, WINDOW, 10, ours)) == bare(collected([found]))
 
 
@@ -255,9 +257,7 @@ def test_the_captured_loads_give_the_right_cells_in_any_split_of_their_pages(sha
 
 def test_a_day_of_few_samples_among_many_series_needs_little_memory():
     series = Series()
-    for host in range(400):
-        for core in range(10):
-            series.number(Name("dataservers/cpuuser", f"h{host}", str(core)))
+    series.numbers([("dataservers/cpuuser", f"h{host}", str(core)) for host in range(400) for core in range(10)])
     at = np.arange(0, 86_400, 600, dtype=np.int64)
     samples = Samples((START + at) * 1000, np.full(len(at), 7, np.uint32), at * 1.0, len(at), {})
     tracemalloc.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -51,9 +52,8 @@ class Chunks(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, matrix: Matrix) -> Chunks:
         """Cut into chunks of 184 KB, clipped to the matrix: 720 rows (an hour of 5 s) x 32 columns."""
-        order = sorted(range(matrix.width), key=lambda i: natural_key(matrix.columns[i]))
         height = min(CHUNK_ROWS, matrix.rows)
-        return cls(matrix, np.array(order, np.intp), (height, min(CHUNK_COLUMNS, matrix.width)))
+        return cls(matrix, _natural_order(matrix.columns), (height, min(CHUNK_COLUMNS, matrix.width)))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,6 +83,14 @@ class Chunks(msgspec.Struct, frozen=True):
             rows = self.matrix.read(start, min(start + few, bottom)).view(np.int64)
             strip[start - top :][: len(rows), : self.matrix.width] = rows[:, self.order]
         return strip
+
+
+# The matrices of a group have the same columns, and sorting thousands of them takes longer than packing an hour of them.
+@lru_cache(maxsize=4)
+def _natural_order(columns: tuple[str, ...]) -> NDArray[np.intp]:
+    order = np.array(sorted(range(len(columns)), key=lambda i: natural_key(columns[i])), np.intp)
+    order.flags.writeable = False
+    return order
 
 
 def pack(bits: Bits) -> bytes:
