@@ -75,11 +75,11 @@ def _minutes(points: str) -> tuple[Point, ...]:
 
 
 CURVES = (
-    Curve("LMT, OSTs x minutes", _lmt, Point("", 24, 5), _minutes("24x6000 240x600 2400x60 24000x30"), _minutes("24x600 240x60 2400x6")),
+    Curve("LMT, OSTs x minutes", _lmt, Point("", 24, 5), _minutes("24x6000 240x600 2400x60 24000x60"), _minutes("24x600 240x60 2400x6")),
     Curve("LMT, 24 OSTs x minutes", _lmt, Point("", 24, 5), _minutes("24x360 24x1440 24x7200 24x43200"), _minutes("24x360 24x1440")),
     # An hour of fewer would be lost in what the start differs from run to run.
     Curve("LMT, 480 OSTs x minutes", _lmt, Point("", 24, 5), _minutes("480x60 480x360 480x1440"), _minutes("480x60 480x120")),
-    Curve("collectd, hosts x minutes", _collectd, Point("", 24, 1), _minutes("24x360 288x30 1440x30"), _minutes("24x60 288x5")),
+    Curve("collectd, hosts x minutes", _collectd, Point("", 24, 1), _minutes("24x360 288x60 1440x60"), _minutes("24x60 288x5")),
 )
 
 
