@@ -47,7 +47,7 @@ def test_a_ledger_without_a_source_was_lost_or_is_new(empty):
     assert empty.generation.doubt() == ""
 
 
-def test_copies_from_before_the_last_two_generations_are_found_whatever_was_stored_since(empty, tmp_path):
+def test_copies_from_before_the_last_generation_are_found_whatever_was_stored_since(empty, tmp_path):
     empty.generation.advance(0.0)
     copies = {}
     for number in range(6):
@@ -62,7 +62,53 @@ def test_copies_from_before_the_last_two_generations_are_found_whatever_was_stor
         shutil.copy(copy, place)
         place.with_suffix(".stamp").write_text(in_file)
         with Ledger.open(place) as old:
-            assert old.generation.doubt() == ("older than the files" if number < 4 else "")
+            assert old.generation.doubt() == ("older than the files" if number < 5 else "")
+
+
+def _copy(ledger, place):
+    ledger._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    place.parent.mkdir()
+    shutil.copy(ledger.path, place)
+    return place
+
+
+@pytest.mark.parametrize("act", ["the writer starts", "windows are forgotten"])
+def test_a_copy_from_just_before_is_found(empty, tmp_path, act):
+    """Found by the simulation, seed 310024801: while the writer was down, a copy was made and a file was lost that was created again."""
+    store(empty, 0.0)
+    empty.generation.advance(0.0)
+    copy = _copy(empty, tmp_path / "copy" / empty.path.name)
+    if act == "the writer starts":
+        empty.generation.advance(1.0)
+    else:
+        assert empty.forget("fs", FIRST, 1.0) == {"l": [FIRST]}
+    shutil.copy(empty.generation.path, copy.with_suffix(".stamp"))
+    with Ledger.open(copy) as old:
+        assert old.generation.doubt() == "older than the files"
+    assert empty.generation.doubt() == ""
+
+
+def test_windows_are_forgotten_and_the_generation_advances_in_one_transaction(empty, tmp_path):
+    """A kill after it, before the file next to the ledger is written, leaves the copy to the next start."""
+    store(empty, 0.0)
+    empty.generation.advance(0.0)
+    copy = _copy(empty, tmp_path / "copy" / empty.path.name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tokiod.ledger.integrity.replace_file", lambda *_: pytest.fail("killed"))
+        with suppress(pytest.fail.Exception):
+            empty.forget("fs", FIRST, 1.0)
+    assert list(empty.stored("l")) == []
+    empty.generation.advance(2.0)
+    shutil.copy(empty.generation.path, copy.with_suffix(".stamp"))
+    with Ledger.open(copy) as old:
+        assert old.generation.doubt() == "older than the files"
+
+
+def test_windows_that_are_forgotten_while_the_ledger_is_rebuilt_leave_it_in_doubt(empty):
+    store(empty, 0.0)
+    empty.generation.begin_rebuild()
+    empty.forget("fs", FIRST, 1.0)
+    assert empty.generation.doubt() == "lost"
 
 
 class LeftByPowerLoss(Sqlite):
@@ -94,11 +140,11 @@ def test_the_generation_advances_while_windows_are_stored_and_not_with_each(empt
     empty.generation.advance(0.0)
     for now in (0.0, 1.0, GENERATION_SECONDS - 1):
         store(empty, now)
-    assert empty.generation.path.read_text() == "0"
-    store(empty, GENERATION_SECONDS)
     assert empty.generation.path.read_text() == "1"
-    store(empty, GENERATION_SECONDS - 3600)
+    store(empty, GENERATION_SECONDS)
     assert empty.generation.path.read_text() == "2"
+    store(empty, GENERATION_SECONDS - 3600)
+    assert empty.generation.path.read_text() == "3"
 
 
 def test_storing_before_the_ledger_is_trusted_leaves_its_generation(ledger):
@@ -155,8 +201,8 @@ def test_the_generation_file_of_an_earlier_version_has_no_epoch_and_raises_no_do
     store(empty, 0.0)
     empty.changes.begin_epoch(1000.0)
     empty.generation.advance(0.0)
-    assert empty.generation.path.read_text() == "0 1000"
-    empty.generation.path.write_text("0")
+    assert empty.generation.path.read_text() == "1 1000"
+    empty.generation.path.write_text("0")  # it held the number before
     assert empty.generation.doubt() == ""
 
 

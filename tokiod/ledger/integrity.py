@@ -1,13 +1,14 @@
 """Whether the file that a writer opened is the archive's ledger: not an older copy, not replaced since, not corrupt.
 
-A generation number tells the ledger from an older copy. It grows in the ledger, and a file next to the ledger holds the number before it:
+A generation number tells the ledger from an older copy. It grows in the ledger, and in a file next to it:
 
     ledger.sqlite3    stamp: one row, the number; the epoch of its change log
-    ledger.stamp      the number before it and the epoch, as text
+    ledger.stamp      the number and the epoch, as text
 
-The file lags by one number, and each number is synced in the ledger before the file is written. So a ledger that lost its last transactions
-in a power loss still has a number above that in the file. A copy from some twenty minutes ago or earlier has a smaller one. A ledger that
-is rebuilt begins an epoch, because without the file its numbers begin again: copies from before have another epoch, whatever their numbers.
+It grows when the writer starts, when windows are forgotten, and every ten minutes while windows are stored. So a copy with the same number
+lacks windows at most, and calls none stored that was forgotten since. Each number is synced in the ledger before the file is written: a
+ledger that lost its last transactions in a power loss does not have a smaller one. A ledger that is rebuilt begins an epoch, because
+without the file its numbers begin again: copies from before have another epoch, whatever their numbers.
 
     number in the ledger    the writer
     none, nothing stored    has not used it: it is new, or another process created it
@@ -18,7 +19,7 @@ is rebuilt begins an epoch, because without the file its numbers begin again: co
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -28,7 +29,9 @@ from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, is_corr
 from tokiod.tts.live.files import exists, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import sqlite3
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 GENERATION_SECONDS = 600.0
 """Between two generation numbers, while windows are stored."""
@@ -85,17 +88,13 @@ class Generation:
 
     def begin_rebuild(self) -> None:
         """Note that the ledger may lack windows until advance() is called, also for the next writer after a kill."""
-        self._set(0)
+        with self._setting(0):
+            pass
 
     def advance(self, now: float) -> None:
         """Set the next number: the ledger records all that the files hold. From now on advance_if_due() does. now: epoch seconds."""
-        in_file = self._in_file()
-        number = max(self._number() or 0, 0 if in_file is None else in_file.number) + 1
-        self._set(number)
-        self._advanced = now
-        # Without the file (a full disk) an old copy may pass for the ledger, but storing must go on.
-        with suppress(OSError):
-            replace_file(self.path, Stamp(number - 1, self._epoch()).text.encode())
+        with self._advancing(now):
+            pass
 
     def advance_if_due(self, now: float) -> None:
         """Set the next number if the last is old enough; the ledger calls this whenever it stores. Nothing before advance()."""
@@ -103,10 +102,27 @@ class Generation:
             with suppress(LedgerError):
                 self.advance(now)
 
+    def forgetting(self, now: float) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a durable transaction that forgets windows, with the next number: older copies call them stored. now: epoch seconds."""
+        return self._database.durable_transaction() if self._advanced is None else self._advancing(now)
+
+    @contextmanager
+    def _advancing(self, now: float) -> Iterator[sqlite3.Connection]:
+        in_file = self._in_file()
+        number = max(self._number() or 0, 0 if in_file is None else in_file.number) + 1
+        with self._setting(number) as sql:
+            yield sql
+        self._advanced = now
+        # Without the file (a full disk) an old copy may pass for the ledger, but storing must go on.
+        with suppress(OSError):
+            replace_file(self.path, Stamp(number, self._epoch()).text.encode())
+
     # With all that was recorded before it: a ledger that a power loss takes more from would look lost, or older than the files, and the
     # files that it is then rebuilt from may be torn.
-    def _set(self, number: int) -> None:
+    @contextmanager
+    def _setting(self, number: int) -> Iterator[sqlite3.Connection]:
         with self._database.durable_transaction() as sql:
+            yield sql
             sql.execute("DELETE FROM stamp")
             sql.execute("INSERT INTO stamp VALUES (?)", (number,))
 

@@ -153,7 +153,7 @@ class Ledger:
         Received files with samples in the window count as new, so that they are collected again.
         Durably: another file may be created under the lost one's name next, and then nothing else would show the loss.
         """
-        with self._database.durable_transaction() as sql:
+        with self.generation.forgetting(now) as sql:
             changes.record(sql, system, source or "", [(window.start, window.end)], "set_aside", now)
             names = [name for name in sources.names(sql, system) if (name not in self.in_tables if source is None else name == source)]
             for name in names:
