@@ -45,6 +45,34 @@ def test_the_same_request_joins_the_unfinished_job_and_may_change_how_many_windo
     assert jobs.add(JobRequest("one", SPAN, ("a/b", "c/d")), 3.0).id > first.id
 
 
+@pytest.mark.parametrize("begun", ["running", "partly collected"])
+def test_a_request_with_force_joins_no_job_that_has_begun(ledger, begun):
+    """Found by the simulation, seed 310024671: what the unfinished job had collected was corrected, and not collected again."""
+    jobs, request = ledger.jobs, JobRequest("one", SPAN, force=True)
+    first = jobs.add(request, 0.0)
+    assert jobs.add(request, 1.0).id == first.id
+    if begun == "running":
+        jobs.start(first, [], 2.0)
+    else:
+        jobs.collected(first, Window(1000, 1500), 1, 2.0)
+    second = jobs.add(request, 3.0)
+    assert second.id > first.id
+    assert jobs.remaining(second) == [SPAN]
+    assert jobs.add(request, 4.0).id == second.id
+    assert jobs.resumable(request).id == first.id
+    jobs.set_state(first, "done", 5.0)
+    assert jobs.resumable(request).id == second.id
+
+
+def test_a_request_without_force_joins_a_job_that_has_begun(ledger):
+    jobs, request = ledger.jobs, JobRequest("one", SPAN, ("a/b",))
+    assert jobs.resumable(request) is None
+    first = jobs.add(request, 0.0)
+    jobs.start(first, [], 1.0)
+    jobs.collected(first, Window(1000, 1500), 1, 2.0)
+    assert jobs.add(request, 3.0).id == jobs.resumable(request).id == first.id
+
+
 def test_the_unfinished_jobs_of_a_source_come_in_their_order_and_a_cancelled_one_stays_cancelled(ledger):
     jobs = ledger.jobs
     ids = [jobs.add(JobRequest("one", Window(start, start + 10)), 0.0).id for start in (500, 100, 300)]

@@ -158,6 +158,18 @@ def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):
     assert "not running: start the daemon" in listed.stdout
 
 
+def test_with_force_the_same_command_resumes_and_says_what_it_does_not_collect_again(scene):
+    running = subprocess.Popen(command(scene, LMT, "--force"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: scene.config.archive.ledger.exists() and any(job.windows for job in jobs(scene)), 30, "the job does not begin")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=150)
+    ((number, windows),) = [(job.id, job.windows) for job in jobs(scene)]
+    done = told(scene, LMT, "--force")
+    assert (done.returncode, "done" in done.stdout) == (0, True), done.stderr
+    assert f"job {number} goes on; it has collected {windows} windows: `tokioctl backfill --cancel {number}` before this" in done.stderr
+    assert [job.state for job in jobs(scene)] == ["done"]
+
+
 # A command that looks for a daemon just before one takes the lock.
 LOOKED_TOO_EARLY = """
 from tokiod.cli import tokioctl

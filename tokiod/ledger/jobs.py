@@ -29,6 +29,8 @@ MAX_FINISHED = 200
 
 _SAME = """SELECT id FROM job WHERE source = ? AND start = ? AND "end" = ? AND datasets = ? AND force = ?
     AND state IN ('queued', 'running')"""
+# What a job with force has collected may have been corrected since.
+_NOT_BEGUN = "AND (force = 0 OR (state = 'queued' AND id NOT IN (SELECT job FROM backfilled)))"
 _INSERT = """INSERT INTO job (source, start, "end", datasets, force, parallel, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
@@ -91,15 +93,20 @@ class Jobs:
         self._database = database
 
     def add(self, request: JobRequest, now: float) -> Job:
-        """Add a job, or return the unfinished one for the same request."""
-        same = (request.source, request.span.start, request.span.end, msgspec.json.encode(sorted(request.datasets)).decode(), request.force)
+        """Add a job, or return the unfinished one for the same request; with force only one that has not begun."""
+        same = _columns(request)
         with self._database.transaction() as sql:
-            row = sql.execute(_SAME, same).fetchone()
+            row = sql.execute(f"{_SAME} {_NOT_BEGUN}", same).fetchone()
             number = int(row[0] if row else sql.execute(_INSERT, (*same, request.parallel, now, now)).lastrowid or 0)
             sql.execute("UPDATE job SET parallel = ? WHERE id = ?", (request.parallel, number))
         job = self.get(number)
         assert job is not None  # noqa: S101 - just written
         return job
+
+    def resumable(self, request: JobRequest) -> Job | None:
+        """Return the oldest unfinished job for the same request, begun or not."""
+        row = self._database.sql.execute(f"{_SAME} ORDER BY id", _columns(request)).fetchone()
+        return self.get(int(row[0])) if row else None
 
     def get(self, number: int) -> Job | None:
         """Return a job by its number."""
@@ -174,6 +181,12 @@ class Jobs:
             raise
         names = [column[0] for column in cursor.description]
         return [_job(**dict(zip(names, row, strict=True))) for row in cursor]
+
+
+def _columns(request: JobRequest) -> tuple[str, int, int, str, bool]:
+    """Return what makes two requests the same."""
+    datasets = msgspec.json.encode(sorted(request.datasets)).decode()
+    return request.source, request.span.start, request.span.end, datasets, request.force
 
 
 def _is_unfinished(sql: sqlite3.Connection, job: Job) -> bool:

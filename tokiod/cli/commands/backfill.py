@@ -58,7 +58,8 @@ def backfill_command(
 
     START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. Windows
     that are not settled yet are left to polling. The daemon collects the rest, after live data; without a daemon, this command does. An
-    interrupted backfill is resumed by the daemon, or by the same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
+    interrupted backfill is resumed by the daemon, or without a daemon by the same command. With --force, the same command in a daemon
+    collects all of the span again, also what an unfinished job has collected. Exit 0 done, 1 failed or cancelled, 2 not possible.
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:

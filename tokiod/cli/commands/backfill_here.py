@@ -59,7 +59,10 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
     try:
         with await _opened(config, writer, keeping) as ledger:
             jobs = ledger.jobs
-            job = jobs.add(wanted, clock.time())
+            job = jobs.resumable(wanted) or jobs.add(wanted, clock.time())
+            if wanted.force and job.windows:
+                again = f"`tokioctl backfill --cancel {job.id}` before this command has them collected again"
+                echo(f"job {job.id} goes on; it has collected {job.windows} windows: {again}", err=True)
             working = asyncio.create_task(backfill(config, clock, section, job))
             try:
                 await _show(job, jobs, {working, keeping})
