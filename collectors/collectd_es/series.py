@@ -39,7 +39,7 @@ class Kind:
     """What documents with the same Texts measure, on any host.
 
     datasets: the dataset of each field that holds a value; part: the disk or core, "" without one.
-    unknown, unusable, unknown_part: whether, and why, documents have no series: in this order, with those of the host in between.
+    unknown, unusable, unknown_part: reasons why they have no series, "" where that does not apply; fault() returns the first that does.
     """
 
     datasets: dict[str, str]
