@@ -1,5 +1,6 @@
 """A real Slurm for tests: munged, slurmdbd over a MariaDB, slurmctld and slurmd of one node, all of this user and on loopback."""
 
+import contextlib
 import getpass
 import os
 import secrets
@@ -123,14 +124,29 @@ class Slurm:
 
     def ended(self, *options, script):
         """Submit a batch job, wait for its end and until the accounting knows it, and return its ID."""
-        jobid = self.run("sbatch", "--parsable", "--wait", "--output=/dev/null", *options, f"--wrap={script}").strip()
-        self._until(lambda: self._is_recorded(jobid))
+        jobid = self._submit("--wait", *options, script=script)
+        self._until(lambda: (ends := self._recorded(jobid, "End")) and "Unknown" not in ends)
         return jobid
 
-    def _is_recorded(self, jobid):
-        # slurmdbd gets the end of a short job before its start, and adds the directory seconds later.
-        lines = [line.split("|") for line in self.run("sacct", "-n", "-P", "-X", "-j", jobid, "--format=End,WorkDir").splitlines()]
-        return lines and all(end != "Unknown" and directory for end, directory in lines)
+    @contextlib.contextmanager
+    def unfinished(self, *options, state):
+        """Submit a batch job that doesn't end and wait until the accounting knows its state; give its ID and cancel it after the block."""
+        jobid = self._submit(*options, script="exec sleep 1000")
+        try:
+            self._until(lambda: self._recorded(jobid, "State") == {state})
+            yield jobid
+        finally:  # the node runs one job at a time: the next one would wait for this one
+            self.run("scancel", jobid)
+
+    def _submit(self, *options, script):
+        return self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").strip()
+
+    def _recorded(self, jobid, field):
+        """Return the values of a field in the accounting's records of a job, none until all of them are complete."""
+        # slurmctld sends to slurmdbd some time after it answered. slurmdbd gets the end of a short job before its start, and adds
+        # the directory seconds later.
+        lines = [line.split("|") for line in self.run("sacct", "-n", "-P", "-X", "-j", jobid, f"--format={field},WorkDir").splitlines()]
+        return {value for value, _ in lines} if all(directory for _, directory in lines) else set()
 
     def _write(self, name, text, mode):
         path = self.directory / name

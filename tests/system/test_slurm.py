@@ -115,19 +115,14 @@ def test_earlier_jobs_of_the_same_name_are_those_that_completed_before(slurm, si
 
 
 def test_a_job_that_runs_ends_now_and_one_that_waits_has_not_started(slurm, site):
-    running, waiting = (
-        slurm.run("sbatch", "--parsable", "--output=/dev/null", f"--chdir={site}/scratch", *options, "--wrap=exec sleep 1000").strip()
-        for options in (["--job-name=runs"], ["--hold"])
-    )
-    deadline = time.monotonic() + 120
-    while "RUNNING" not in slurm.run("sacct", "-n", "-P", "-X", "-j", running, "--format=State"):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(1.1)  # it has run for a second
-    (job,) = rows(site, running)
-    assert (job["_job_state"], job["fs_tot_bytes_read"]) == ("RUNNING", reads(job["_datetime_start"], job["_datetime_end"]))
-    assert f"job {waiting} has not started; its state is PENDING" in tokioctl(site, waiting, code=2).stderr
-    slurm.run("scancel", running, waiting)
+    with (
+        slurm.unfinished("--job-name=runs", f"--chdir={site}/scratch", state="RUNNING") as running,
+        slurm.unfinished("--hold", f"--chdir={site}/scratch", state="PENDING") as waiting,
+    ):
+        time.sleep(1.1)  # it has run for a second
+        (job,) = rows(site, running)
+        assert (job["_job_state"], job["fs_tot_bytes_read"]) == ("RUNNING", reads(job["_datetime_start"], job["_datetime_end"]))
+        assert f"job {waiting} has not started; its state is PENDING" in tokioctl(site, waiting, code=2).stderr
 
 
 def test_a_job_that_does_not_exist_or_ran_elsewhere_is_reported_with_the_remedy(slurm, site):
