@@ -2,7 +2,8 @@
 
     python -m tests.bench.against COMMIT [--rounds 3] [--again 4] [--only PART]... [--figures FILE]
 
-Each version runs the benchmarks that it has, in its own tree, with this environment's packages; rows are measured in turns, seconds apart.
+Each version runs the benchmarks that it has, in its own tree, with this environment's packages and the programs that it names; rows are
+measured in turns, seconds apart.
 A row is compared if both have it, by its ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs
 differ more from minute to minute than two versions do. A row without a floor is compared by its best figure, because other work on the
 machine only ever makes a figure worse; so is a row of memory, whose floor is another figure of the same version. Parts with a row that is
@@ -18,8 +19,11 @@ import os
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+import tomllib
+import venv
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +61,7 @@ def main() -> int:
             older = parts_of(old)
             if missing := set(arguments.only or ()) - older:
                 raise SystemExit(f"{arguments.commit} has no benchmark of {', '.join(sorted(missing))}")
-            compared = Comparison(old, arguments.figures)
+            compared = Comparison(Version(old, Path(directory) / "before"), Version(ROOT, Path(directory) / "now"), arguments.figures)
             parts = arguments.only or [part for part in PARTS if part in older]
             for number in range(arguments.rounds + arguments.again):
                 if number >= arguments.rounds:
@@ -70,10 +74,10 @@ def main() -> int:
 
 
 class Comparison:
-    """The figures of both versions. old: the tree of the older one; kept: a file for every figure."""
+    """The figures of both versions. kept: a file for every figure."""
 
-    def __init__(self, old: Path, kept: Path | None) -> None:
-        self._old = old
+    def __init__(self, old: Version, new: Version, kept: Path | None) -> None:
+        self._old, self._new = old, new
         self._kept = kept
         self._before: Figures = defaultdict(list)
         self._after: Figures = defaultdict(list)
@@ -83,7 +87,7 @@ class Comparison:
     def measure(self, part: str, number: int) -> None:
         """Measure a part of both versions row by row in turns; which is first alternates with the number of the round."""
         begun = time.monotonic()
-        with Turns(self._old, part) as before, Turns(ROOT, part) as after:
+        with Turns(self._old, part) as before, Turns(self._new, part) as after:
             left = [(before, self._before), (after, self._after)]
             if number % 2:
                 left.reverse()
@@ -156,20 +160,40 @@ with tempfile.TemporaryDirectory(prefix="tokiod-bench-") as directory:
 """
 
 
+class Version:
+    """A tree, and an environment in a directory that has this one's packages and the tree's programs.
+
+    Benchmarks run programs by name, such as `tokioctl`. Those that are installed here import this tree's modules, which another tree lacks.
+    """
+
+    def __init__(self, tree: Path, directory: Path) -> None:
+        self.tree = tree
+        self.python = directory / "bin/python"
+        venv.create(directory, symlinks=True)
+        (packages,) = directory.glob("lib/python*/site-packages")
+        # The packages of a directory that a .pth file names are found, but its own .pth files, that of this tree, are not read.
+        (packages / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+        for name, place in project["scripts"].items():
+            module, function = place.split(":")
+            program = directory / "bin" / name
+            program.write_text(f"#!{self.python}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+            program.chmod(0o755)
+
+
 class Turns:
-    """A part of a tree's benchmarks, in a process that measures a row whenever it is asked for one.
+    """A part of a version's benchmarks, in a process that measures a row whenever it is asked for one.
 
     A shared machine is twice as fast in some minutes: two versions can only be compared by rows that are seconds apart.
     """
 
-    def __init__(self, tree: Path, part: str) -> None:
-        self._what = f"{tree}: {part}"
+    def __init__(self, version: Version, part: str) -> None:
+        self._what = f"{version.tree}: {part}"
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - __exit__ closes it
-        # Programs that a benchmark starts would else be those that are installed here: this tree's.
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
-        command = [sys.executable, "-c", ONE_BY_ONE, part]
+        environment = {**os.environ, "PYTHONPATH": str(version.tree)}
+        command = [str(version.python), "-c", ONE_BY_ONE, part]
         self._process = subprocess.Popen(
-            command, cwd=tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            command, cwd=version.tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
 
     def __enter__(self) -> Self:
