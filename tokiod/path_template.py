@@ -13,12 +13,18 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator
 
-_FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
+_FIELD = r"%[-_0^#]?[A-Za-z]|\{system\}"
+"""A text, which `re` compiles once when it is used: few commands look for files."""
 
 
 def fill(template: str, date: dt.date, system: str) -> Path:
     """Return the path of a system and a date at the site."""
-    return Path(_dated(template, date).replace("{system}", system))
+    return Path(filled(template, date, system))
+
+
+def filled(template: str, date: dt.date, system: str) -> str:
+    """Return the same path as a text."""
+    return _dated(template, date).replace("{system}", system)
 
 
 # All systems have a file of the same date.
@@ -55,15 +61,15 @@ def _pattern(template: str) -> str:
     import glob  # noqa: PLC0415 - as above
 
     root = root_of(template)
-    return glob.escape(f"{root}{os.sep}") + _FIELD.sub("*", glob.escape(str(Path(template).relative_to(root))))
+    return glob.escape(f"{root}{os.sep}") + re.sub(_FIELD, "*", glob.escape(str(Path(template).relative_to(root))))
 
 
 def systems_of(template: str) -> set[str]:
     """Return the systems that have files of a template."""
     template = str(Path(template))
-    fields = _FIELD.findall(template)
+    fields = re.findall(_FIELD, template)
     first = fields.index("{system}") if "{system}" in fields else len(fields)
     words = ["[^/]+?" if field != "{system}" else "(?P<system>[^/]+)" if i == first else "(?P=system)" for i, field in enumerate(fields)]
-    pattern = re.compile("".join(re.escape(text) + word for text, word in zip(_FIELD.split(template), [*words, ""], strict=True)))
+    pattern = re.compile("".join(re.escape(text) + word for text, word in zip(re.split(_FIELD, template), [*words, ""], strict=True)))
     found = (pattern.fullmatch(str(path)) for path in files_of(template))
     return {match["system"] for match in found if match is not None and "system" in pattern.groupindex}

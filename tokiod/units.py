@@ -9,7 +9,9 @@ NEVER = 2**62
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MEANT = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "hr": "h", "day": "d", "week": "w"}
-_NUMBER_UNIT = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*")
+_DIGITS = "0123456789"
+_NUMBER_UNIT = r"\s*([0-9]+)\s*([A-Za-z]+)\s*"
+"""Of faulty values."""
 
 
 class Duration(int):
@@ -46,11 +48,14 @@ class Size(int):
 
 
 def _scaled(text: object, units: dict[str, int], expected: str, smallest: str) -> int:
-    match = _NUMBER_UNIT.fullmatch(text) if isinstance(text, str) else None
-    if match is None or match[2] not in units:
-        meant = _meant(text, units, smallest)
-        raise ValueError(f"expected {expected}, got {_shown(text)}" + (f', did you mean "{meant}"?' if meant else ""))
-    return int(match[1]) * units[match[2]]
+    if isinstance(text, str):
+        given = text.strip()
+        unit = given.lstrip(_DIGITS)
+        number = given.removesuffix(unit)
+        if number and unit.lstrip() in units:
+            return int(number) * units[unit.lstrip()]
+    meant = _meant(text, units, smallest)
+    raise ValueError(f"expected {expected}, got {_shown(text)}" + (f', did you mean "{meant}"?' if meant else ""))
 
 
 def _meant(text: object, units: dict[str, int], smallest: str) -> str | None:
@@ -59,7 +64,7 @@ def _meant(text: object, units: dict[str, int], smallest: str) -> str | None:
         return None
     if isinstance(text, int) or (isinstance(text, str) and text.strip().isdecimal()):
         return f"{int(text)}{smallest}"
-    if not isinstance(text, str) or (match := _NUMBER_UNIT.fullmatch(text)) is None:
+    if not isinstance(text, str) or (match := re.fullmatch(_NUMBER_UNIT, text)) is None:
         return None
     written = match[2].lower()
     unit = _MEANT.get(written.rstrip("s") if len(written) > 1 else written)

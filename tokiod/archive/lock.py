@@ -10,7 +10,9 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from tokiod.archive.rights import PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, refuse_root
 from tokiod.errors import TokiodError
@@ -36,7 +38,7 @@ class AlreadyRunning(TokiodError):  # noqa: N818 - says what is the case
     """Another process has the lock."""
 
 
-class Locked(NamedTuple):
+class Locked(msgspec.Struct, frozen=True):
     """What a lock is for, in the sentences of its errors: the thing that is locked, and what its owner does."""
 
     thing: str

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.toml_lines import Key
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MAX_IPC_PATH_BYTES = 107
 """sun_path of a Unix socket, without its NUL."""
 
@@ -43,7 +42,15 @@ _FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
 _PORT = r"[1-9][0-9]{0,4}"
 _CLASS = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _PATTERN = r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9-]+\])+"
-_FIELD = re.compile(r"\{[^{}]*\}|[{}]")
+_FIELD = r"\{[^{}]*\}|[{}]"
+_SIGNS = str.maketrans("", "", "_.-")
+"""Takes the signs out of a name."""
+
+
+# Every start checks names. A pattern would take 0.1 ms to compile.
+def is_name(text: str) -> bool:
+    """Return whether a text has only letters, digits, `_`, `.` and `-`, a letter or digit first."""
+    return text.isascii() and text[:1].isalnum() and text.translate(_SIGNS).isalnum()
 
 
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
@@ -62,8 +69,8 @@ def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
         yield Fault(key, f"expected an absolute path, got {path!r}")
     if not path.isprintable():
         yield Fault(key, f"expected a path of printable characters, got {path!r}")
-    unknown = sorted(set(_FIELD.findall(path)) - {"{system}"})
-    if unknown:
+    if set("{}") & set(path.replace("{system}", "")):
+        unknown = sorted(set(re.findall(_FIELD, path)) - {"{system}"})
         yield Fault(key, f"unknown field {', '.join(unknown)}: the only field is {{system}}; write the day as %Y-%m-%d")
     elif "{system}" not in path:
         yield Fault(key, "has no {system}: all systems would share a file")
@@ -157,7 +164,7 @@ def web(address: str, hosts: Iterable[str]) -> Iterator[Fault]:
     elif not is_loopback(address):
         yield Fault(key, f"{address} is reachable from other machines: use a Unix socket or 127.0.0.1, and a reverse proxy")
     for host in hosts:
-        if not NAME.fullmatch(host):
+        if not is_name(host):
             yield Fault(("web", "hosts"), f"expected names without a port, got {host!r}")
 
 
@@ -187,7 +194,7 @@ def source(config: SourceConfig, key: Key, zone: str | None, max_columns: int | 
     max_columns: largest number of columns of a dataset, None if it is unknown.
     """
     for field in ("name", "system"):
-        if not NAME.fullmatch(getattr(config, field)):
+        if not is_name(getattr(config, field)):
             yield Fault(
                 (*key, field), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {getattr(config, field)!r}"
             )
@@ -237,7 +244,7 @@ def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Itera
 def sinks(configs: Mapping[Key, SinkConfig], systems: AbstractSet[str]) -> Iterator[Fault]:
     """Check the sinks: that their names differ, that their systems exist, and the checks of their kinds. systems: those that are known."""
     for key, config in configs.items():
-        if not NAME.fullmatch(config.name):
+        if not is_name(config.name):
             yield Fault((*key, "name"), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {config.name!r}")
         for system in config.systems:
             if system not in systems:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from inspect import get_annotations
 from pathlib import Path
 from types import NoneType, SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -46,7 +46,7 @@ _HIDDEN_KEYS = r"(?i)(^|[&;])(pass\w*|pwd|token|secret|api_?key)="
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True):
     """One error: its key, a sentence, and the key of the other value in a conflict."""
 
     key: Key
@@ -64,22 +64,23 @@ def fields(
     """
     if not isinstance(table, dict):
         return {}, [Fault(key, f"expected a table, got {toml_type(table)}")]
-    known = {field.key: field for field in _fields(struct)}
+    known = _fields(struct)
     values: dict[str, Any] = {}
     faults = [Fault((*key, name), f"unknown key{nearest_key(name, known)}") for name in table if name not in known]
-    faults += [Fault((*key, name), _missing(name, field.type)) for name, field in known.items() if field.required and name not in table]
+    faults += [Fault((*key, name), _missing(field)) for name, field in known.items() if field.required and name not in table]
     for name in table:
         if field := known.get(name):
-            convert = own[name] if own and name in own else partial(_value, of=field.type)
+            convert = own[name] if own and name in own else partial(_value, field)
             value, wrong = convert(table[name], key=(*key, name))
             faults += wrong
-            values |= {} if value is None else {field.name: value}
+            if value is not None:
+                values[field.name] = value
     return values, faults
 
 
 def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None, list[Fault]]:
     """Return a struct of valid fields, or None if a required one is missing. An error of the struct is a Fault of the whole table."""
-    if any(field.required and field.name not in values for field in _fields(struct)):
+    if any(field.required and field.name not in values for field in _fields(struct).values()):
         return None, []
     try:
         return struct(**values), []
@@ -88,34 +89,41 @@ def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None
 
 
 # msgspec.structs.fields() evaluates all annotations of a struct. That takes 2 ms of every start, and a table has few of the keys.
-class _Field(NamedTuple):
+class _Field(msgspec.Struct, frozen=True):
     """A field of a struct; key: its name in a table."""
 
-    struct: type[msgspec.Struct]
+    owner: type[msgspec.Struct]
     name: str
     key: str
     required: bool
 
     @property
-    def type(self) -> Any:
+    def annotation(self) -> Any:
         """Its annotation, evaluated."""
-        return _annotation(self.struct, self.name)
+        return _annotation(self.owner, self.name)[0]
+
+    @property
+    def struct(self) -> type[msgspec.Struct] | None:
+        """The struct that it is, or may be; None where it is something else."""
+        return _annotation(self.owner, self.name)[1]
 
 
 # Many sources have few kinds.
 @lru_cache(maxsize=64)
-def _fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
+def _fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
+    """Return the fields of a struct by their names in a table."""
     names, keys, defaults = struct.__struct_fields__, struct.__struct_encode_fields__, struct.__struct_defaults__
     defaults = (msgspec.NODEFAULT,) * (len(names) - len(defaults)) + defaults
     fields = zip(names, keys, defaults, strict=True)
-    return tuple(_Field(struct, name, key, default is msgspec.NODEFAULT) for name, key, default in fields)
+    return {key: _Field(struct, name, key, default is msgspec.NODEFAULT) for name, key, default in fields}
 
 
 @lru_cache(maxsize=1024)
-def _annotation(struct: type[msgspec.Struct], name: str) -> Any:
+def _annotation(struct: type[msgspec.Struct], name: str) -> tuple[Any, type[msgspec.Struct] | None]:
     owner = next(base for base in struct.__mro__ if name in get_annotations(base))
     one = SimpleNamespace(__annotations__={name: get_annotations(owner)[name]})
-    return get_type_hints(one, vars(sys.modules[owner.__module__]), vars(owner), include_extras=True)[name]
+    of = get_type_hints(one, vars(sys.modules[owner.__module__]), vars(owner), include_extras=True)[name]
+    return of, _struct(of)
 
 
 def nearest_key(name: str, known: Iterable[str]) -> str:
@@ -129,10 +137,10 @@ def toml_type(value: object) -> str:
     return _TYPES.get(type(value), "a date or a time")
 
 
-def _missing(name: str, of: Any) -> str:
-    if _struct(of) is not None:
-        return f"missing; write a section [{name}]"
-    return f"missing; for example {name} = {_EXAMPLES[name]}" if name in _EXAMPLES else "missing"
+def _missing(field: _Field) -> str:
+    if field.struct is not None:
+        return f"missing; write a section [{field.key}]"
+    return f"missing; for example {field.key} = {_EXAMPLES[field.key]}" if field.key in _EXAMPLES else "missing"
 
 
 def label(key: Key) -> str:
@@ -171,15 +179,15 @@ def _holds_secret(text: str) -> bool:
     return url.password is not None or re.search(_HIDDEN_KEYS, url.query) is not None
 
 
-def _value(value: object, key: Key, of: Any) -> Shaped:
-    if (struct := _struct(of)) is not None:
-        values, faults = fields(value, struct, key)
-        whole, refused = build(struct, values, key)
+def _value(field: _Field, value: object, key: Key) -> Shaped:
+    if field.struct is not None:
+        values, faults = fields(value, field.struct, key)
+        whole, refused = build(field.struct, values, key)
         return whole, faults or refused
     try:
-        return msgspec.convert(value, of, dec_hook=_own_type), []
+        return msgspec.convert(value, field.annotation, dec_hook=_own_type), []
     except msgspec.ValidationError as error:
-        return None, [Fault(key, _sentence(error, of))]
+        return None, [Fault(key, _sentence(error, field.annotation))]
 
 
 def _struct(of: Any) -> type[msgspec.Struct] | None:

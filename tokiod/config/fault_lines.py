@@ -41,4 +41,4 @@ def _where(document: dict[str, Any], key: Key) -> str:
 
 def _name(section: Any, index: Any) -> str:
     name = section.get("name") if isinstance(section, dict) else None
-    return name if isinstance(name, str) and checks.NAME.fullmatch(name) else f"#{index + 1}"
+    return name if isinstance(name, str) and checks.is_name(name) else f"#{index + 1}"

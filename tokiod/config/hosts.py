@@ -165,7 +165,7 @@ def _stays(source: SourceConfig) -> str:
 
 def _names(hosts: Mapping[Key, HostConfig]) -> Iterator[Fault]:
     for key, host in hosts.items():
-        if not checks.NAME.fullmatch(host.name):
+        if not checks.is_name(host.name):
             yield Fault((*key, "name"), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {host.name!r}")
     for (first, one), (second, two) in combinations(hosts.items(), 2):
         if one.name == two.name:

@@ -93,5 +93,5 @@ def faults(site: SiteConfig, systems: set[str]) -> Iterator[Fault]:
 
 
 def _name(system: str, key: tuple[str, ...]) -> Iterator[Fault]:
-    if not checks.NAME.fullmatch(system):
+    if not checks.is_name(system):
         yield Fault(key, f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {system!r}")

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from tokiod.errors import TokiodError
 from tokiod.ledger import sources, spans
@@ -45,7 +47,7 @@ class LedgerLost(Exception):  # noqa: N818 - what has happened
     """The file is no longer the archive's ledger: a writer that starts again opens or creates the right one and rebuilds it."""
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, frozen=True):
     """What the file next to the ledger holds. epoch: None before the first, and of an earlier version of tokiod."""
 
     number: int

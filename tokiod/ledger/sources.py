@@ -52,6 +52,10 @@ class SourceRow(msgspec.Struct, frozen=True):
     state_since: float | None
     data_end: int | None = None
 
+    def has_sample_after(self, time: int) -> bool:
+        """Return whether a window with a sample that ends after a time was stored."""
+        return self.data_end is not None and self.data_end > time
+
 
 def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: bool) -> None:
     """Update a source's last window; add to its sums if the window is stored for the first time."""
@@ -145,7 +149,7 @@ def data_end(sql: sqlite3.Connection, source: str) -> int | None:
 def has_reached(sql: sqlite3.Connection, source: str, time: int) -> bool:
     """Return whether a window with a sample that ends after a time was stored, or a span that ends after it is lost."""
     known = _rows(sql.execute("SELECT * FROM source WHERE name = ?", (source,)))
-    if any(row.data_end is not None and row.data_end > time for row in known):
+    if any(row.has_sample_after(time) for row in known):
         return True
     query = """SELECT 1 FROM unstored WHERE source = ? AND state = 'lost' AND "end" > ? LIMIT 1"""
     return sql.execute(query, (source, time)).fetchone() is not None

@@ -220,7 +220,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
     silence = ledger.silence(config.name, known.data_end, int(now))
-    watermark, gaps = _progress(config, known.since, ledger, calendar, now)
+    watermark, gaps = _progress(config, known, ledger, calendar, now)
     return SourceLine(
         name=config.name,
         kind=config.kind,
@@ -273,12 +273,12 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
     )
 
 
-def _progress(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> tuple[int | None, Gaps]:
-    """Return a source's watermark, None without one, and its gaps since a time until now."""
+def _progress(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: Calendar, now: float) -> tuple[int | None, Gaps]:
+    """Return a source's watermark, None without one, and its gaps until now."""
     lost = ledger.lost_seconds(source.name)
-    if since is None:
+    if known.since is None:
         return ledger.watermark(source.name) or None, Gaps(0, 0, lost)
-    ours = expected(source, since, ledger, calendar, now)
+    ours = expected(source, known.since, ledger, calendar, now)
     since, due = ours.since, ours.settled
     reached, spans, seconds, empty_seconds = since, 0, 0, 0
     watermark: int | None = None
@@ -293,7 +293,7 @@ def _progress(source: SourceConfig, since: int | None, ledger: Ledger, calendar:
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
     if watermark is None and reached > since:
         watermark = reached
-    if not ledger.has_reached(source.name, since):
+    if not known.has_sample_after(since) and not ledger.has_reached(source.name, since):  # which looks for what is lost after it too
         watermark = None
     return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds)
 
@@ -304,9 +304,8 @@ def _files(config: Config, systems: set[str], calendar: Calendar, now: float) ->
     days = (calendar.day(today.start - 1), today, calendar.day(today.end))
     for system in sorted(systems):
         for day in days:
-            path = config.archive.file(day, system)
-            if os.path.exists(path):  # noqa: PTH110 - half the time of path.exists(), for all systems
-                yield system, day, path
+            if os.path.exists(config.archive.file_name(day, system)):  # noqa: PTH110 - a path for all systems takes a millisecond
+                yield system, day, config.archive.file(day, system)
 
 
 def _filled(config: Config, ledger: Ledger, known: Container[str], system: str, day: Day) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     import socket
 
 ANSWER_SECONDS = 2.0
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = "3i"
 _LISTENING = "0A"
 """TCP_LISTEN in a row of /proc/net/tcp: number, local address, remote address, state, ..., inode."""
 
@@ -97,11 +96,13 @@ def _connected(address: str) -> socket.socket:
 
 def _pid(address: str) -> int | None:
     import socket  # noqa: PLC0415 - as above
+    import struct  # noqa: PLC0415 - as above
 
     with _connected(address) as client:
         if client.family != socket.AF_UNIX:
             return None
-        pid, _, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        given = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
+        pid, _, _ = struct.unpack(_CREDENTIALS, given)
         return int(pid) or None
 
 
@@ -113,6 +114,7 @@ def _tcp_rows(address: str) -> list[list[str]]:
 def _row_address(address: str) -> str:
     """Return ADDRESS:PORT as the kernel writes it: each 32 bits as a number of this machine, in hexadecimal digits."""
     import socket  # noqa: PLC0415 - as above
+    import struct  # noqa: PLC0415 - as above
 
     host, _, port = address.rpartition(":")
     packed = socket.inet_pton(socket.AF_INET6 if "[" in address else socket.AF_INET, host.strip("[]"))
