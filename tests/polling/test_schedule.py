@@ -238,6 +238,19 @@ def test_while_a_source_has_had_no_sample_at_all_nothing_is_overdue():
     assert one.overdue(NOW + month, 0.0) == []
 
 
+def test_a_time_from_which_a_clock_that_was_ahead_expected_data_proves_nothing_once_the_clock_is_right():
+    """As of a ledger that was made again meanwhile."""
+    month, year = 30 * 86400, 365 * 86400
+    one = schedule(stored=[(NOW - 1000, NOW)], since=NOW + year - 1000)
+    one.store(Window(NOW + year - 120, NOW + year - 60))  # without samples
+    assert one.overdue(NOW + year, 0.0) == []
+    one.expect(NOW - 1000)
+    assert one.overdue(NOW + month, 60.0) == []
+    one.store(Window(NOW, NOW + 60))
+    one.note_samples(NOW + 60)
+    assert one.overdue(NOW + month, RETENTION + 120.0) == []
+
+
 def test_a_span_was_expected_only_after_a_stored_window():
     one = schedule(stored=[(NOW - 9000, NOW - 8000), (NOW - 600, NOW)], since=NOW - 5000)
     spans = [Window(NOW - 4000, NOW - 3000), Window(NOW, NOW + 60)]

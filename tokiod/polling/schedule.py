@@ -132,6 +132,9 @@ class Schedule:
 
     def expect(self, since: int) -> None:
         """Expect data from a time on, epoch seconds."""
+        if self.replayable and since < self._since:
+            # The later time came from a clock that was ahead. It may have been taken for proof that it had passed.
+            self._proven = None
         self._since = self._checked = since
 
     def next(self, now: float, tick: float, longest: int = 0) -> Window | None:
