@@ -47,7 +47,7 @@ _SIGNS = str.maketrans("", "", "_.-")
 """Takes the signs out of a name."""
 
 
-# Every start checks names. A pattern would take 0.1 ms to compile.
+# Every start checks names. A pattern would take 0.2 ms to compile.
 def is_name(text: str) -> bool:
     """Return whether a text has only letters, digits, `_`, `.` and `-`, a letter or digit first."""
     return text.isascii() and text[:1].isalnum() and text.translate(_SIGNS).isalnum()

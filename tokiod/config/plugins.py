@@ -153,11 +153,11 @@ def _from_distributions(group: str, places: tuple[tuple[str, int], ...]) -> list
     return [Provider(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "unknown") for one in found]
 
 
-# By os.listdir(): glob() takes ten times as long for a hundred distributions, pathlib and scandir() twice.
+# By os: glob() takes ten times as long for a hundred distributions, and pathlib twice.
 def _distributions(place: str) -> list[str]:
     """Return the directories of the distributions that are installed in a directory."""
     try:
-        return [f"{place}/{name}" for name in os.listdir(place) if name.endswith("-info")]  # noqa: PTH208 - as above
+        return [entry.path for entry in os.scandir(place) if entry.name.endswith("-info")]
     except OSError:
         return []
 
