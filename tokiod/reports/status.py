@@ -293,7 +293,8 @@ def _progress(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: 
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
     if watermark is None and reached > since:
         watermark = reached
-    if not known.has_sample_after(since) and not ledger.has_reached(source.name, since):  # which looks for what is lost after it too
+    # Of most sources the row tells it without another query.
+    if not known.has_sample_after(since) and not ledger.has_reached(source.name, since):
         watermark = None
     return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds)
 
