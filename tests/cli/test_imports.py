@@ -49,4 +49,9 @@ def test_a_small_file_is_archived_without_logs_and_masked_arrays(tmp_path):
 def test_the_status_needs_no_numbers_and_without_a_page_no_http(tmp_path):
     (tmp_path / "tokiod.toml").write_text(CONFIG.format(root=tmp_path))
     line = ["status", "--json", "--config", str(tmp_path / "tokiod.toml")]
-    assert imported(f"{LOGS} {NETWORK} {DATA} numpy h5py zmq asyncio", *line) == ""
+    assert imported(f"{LOGS} {NETWORK} {DATA} numpy h5py zmq asyncio typing_extensions", *line) == ""
+
+
+def test_what_msgspec_is_imported_without_can_be_imported_later():
+    code = "import tokiod.cli, typing_extensions, msgspec; typing_extensions.TypedDict, msgspec.Struct"
+    subprocess.run([sys.executable, "-c", code], check=True)
