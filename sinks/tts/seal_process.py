@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokiod.runtime.process_setup import die_with_parent, python_command, restrict_rights
+from tokiod.runtime.process_setup import die_with_parent, keep_freed_memory, python_command, restrict_rights
 from tokiod.tts.live.files import REAL
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import SealingFailed, write_sealed
@@ -70,6 +70,7 @@ def main() -> None:
     parent, live, temporary, updated = sys.argv[1:]
     die_with_parent(int(parent))
     restrict_rights()
+    keep_freed_memory(32)
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     try:
         with closing(LiveFile.open(Path(live))) as source:

@@ -253,7 +253,7 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     Exit 0 stopped, 2 could not start, 3 removed by a reload.
     """
     _begin(log_level, None, log_format)
-    keep_freed_memory()
+    keep_freed_memory(8)
     from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above
 
     freeze_imports()

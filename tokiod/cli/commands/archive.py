@@ -22,7 +22,7 @@ from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
-from tokiod.runtime.process_setup import use_one_heap
+from tokiod.runtime.process_setup import keep_freed_memory, use_one_heap
 from tokiod.runtime.secrets import secret
 from tokiod.window import Calendar, Window, iso
 
@@ -152,6 +152,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
 def _archive(kind: str, given: dict[str, Any]) -> None:
     use_one_heap()
+    keep_freed_memory(32)
     _check_directory(given["output"].parent)
     zone = zone_of(given["timezone"])
     calendar = Calendar(given["timezone"])
