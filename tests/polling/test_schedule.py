@@ -251,6 +251,16 @@ def test_a_time_from_which_a_clock_that_was_ahead_expected_data_proves_nothing_o
     assert one.overdue(NOW + month, RETENTION + 120.0) == []
 
 
+def test_samples_prove_the_time_while_the_window_that_they_came_with_waits_for_the_writer():
+    day = 86400
+    one = schedule(since=NOW - RETENTION)
+    assert one.proven_time(NOW + day, 0.0) == NOW + day  # not known better
+    one.note_samples(NOW)
+    assert one.proven_time(NOW + day, 60.0) == NOW
+    assert one.proven_time(NOW + day, 90.0) == NOW + 30
+    assert one.proven_time(NOW - 600, 90.0) == NOW - 600
+
+
 def test_a_span_was_expected_only_after_a_stored_window():
     one = schedule(stored=[(NOW - 9000, NOW - 8000), (NOW - 600, NOW)], since=NOW - 5000)
     spans = [Window(NOW - 4000, NOW - 3000), Window(NOW, NOW + 60)]
