@@ -280,7 +280,8 @@ class Schedule:
         """Return the latest time, at most `now`, that has certainly passed.
 
         That is the end of the newest samples, and the monotonic time since they came. A window without samples proves nothing: a source
-        answers so for a time that has not come yet, too. Before the first sample, nothing can be lost, and `now` is good enough.
+        answers so for a time that has not come yet, too. Before a sample has come or anything expected is stored,
+        nothing can be lost, and `now` is good enough.
         A source that is not replayable proves nothing, because its windows get their times from the same clock: of its clock only the first
         time counts that is not before what is expected.
         """
