@@ -92,6 +92,10 @@ class Database(Protocol):
         """
         ...
 
+    async def stamps_near(self, first: str, last: str) -> str:
+        """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet. It spares reading most others."""
+        ...
+
     async def count(self, wanted: RowRange) -> int:
         """Return the number of rows without reading them."""
         ...

@@ -69,6 +69,10 @@ class Sqlite:
         """Return wanted.named, an array per column."""
         return await self._run(lambda copy: copy.numbers(wanted))
 
+    async def stamps_near(self, first: str, last: str) -> str:
+        """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet, and few others."""
+        return await self._run(lambda copy: copy.stamps_near(first, last))
+
     async def count(self, wanted: RowRange) -> int:
         """Return how many rows there are."""
         return await self._run(lambda copy: copy.count(wanted))
@@ -161,6 +165,8 @@ LOOKUP_COST_ROWS = 4
 """Reading this many rows in file order takes as long as looking one up."""
 LOOKUP_COST_PAGED_ROWS = 32
 """Without SQLite it is this many."""
+NO_TS_ID, NO_TIME = (1, 0), (":", "")
+"""The least and the greatest value of a block that has none. A colon is greater than all texts that begin with a digit."""
 CACHE_KIB = 16 << 10
 QUERY_SECONDS = 300.0
 """Time limit of the statements for one call."""
@@ -169,15 +175,15 @@ OPCODES_PER_CHECK = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """The least and the greatest TS_ID of each block of a table's rows: a small index for a file that has none."""
+    """The least and the greatest TS_ID, or local time as text, of each block of a table's rows: a small index for a file that has none."""
 
     start: int
     size: int
-    least: NDArray[np.int64]
-    greatest: NDArray[np.int64]
+    least: NDArray[Any]
+    greatest: NDArray[Any]
 
-    def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the rowids [from, to] of the blocks that may hold such TS_IDs; adjacent blocks are joined."""
+    def ranges(self, first: int | str, last: int | str) -> list[tuple[int, int]]:
+        """Return the rowids [from, to] of the blocks that may hold values from first to last; adjacent blocks are joined."""
         hit = np.flatnonzero((self.least <= last) & (self.greatest >= first))
         joined = np.split(hit, np.flatnonzero(np.diff(hit) > 1) + 1) if len(hit) else []
         return [(self.start + int(run[0]) * self.size, self.start + (int(run[-1]) + 1) * self.size - 1) for run in joined]
@@ -308,6 +314,13 @@ class Copy:
                 self._paged[name] = PagedTable(self._pages, root, [column for column, _ in columns], "TS_ID")
         return self._paged.get(name)
 
+    def stamps_near(self, first: str, last: str) -> str:
+        """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet, and few others."""
+        if not self._finished or "TIMESTAMP_INFO" in self._without_rowid:
+            return "TRUE"
+        ranges = self._block_index("TIMESTAMP_INFO", Sqlite.local, NO_TIME).ranges(first, last)
+        return f"rowid BETWEEN {ranges[0][0]} AND {ranges[-1][1]}" if ranges else "FALSE"
+
     def count(self, wanted: RowRange) -> int:
         """Return how many rows there are."""
         sql = f"SELECT count(*) FROM {wanted.table.name} WHERE {{}} AND {wanted.of_keys}{wanted.of_operations}"
@@ -323,7 +336,7 @@ class Copy:
         if not keyed and name in self._without_rowid:
             return [by_time]
         if not keyed or (self._finished and name not in self._without_rowid):
-            ranges = self._block_index(name).ranges(wanted.first, wanted.last)
+            ranges = self._block_index(name, "TS_ID", NO_TS_ID).ranges(wanted.first, wanted.last)
             if not keyed or sum(end - start for start, end in ranges) <= LOOKUP_COST_ROWS * wanted.rows + BLOCK_ROWS:
                 return [f"rowid BETWEEN {start} AND {end} AND +{by_time}" for start, end in ranges]
         return [f"{wanted.of_keys} AND {by_time}"]
@@ -331,21 +344,22 @@ class Copy:
     def _is_keyed(self, wanted: RowRange) -> bool:
         return any(index[:2] == (wanted.table.key, "TS_ID") for index in self._indexes.get(wanted.table.name, []))
 
-    def _block_index(self, name: str) -> BlockIndex:
+    def _block_index(self, name: str, value: str, none: tuple[Any, Any]) -> BlockIndex:
         version = self.db.execute("PRAGMA data_version").get
         if name not in self._block_indexes or self._block_indexes[name][0] != version:
-            self._block_indexes[name] = version, self._build_block_index(name)
+            self._block_indexes[name] = version, self._build_block_index(name, value, none)
         return self._block_indexes[name][1]
 
-    def _build_block_index(self, name: str) -> BlockIndex:
+    def _build_block_index(self, name: str, value: str, none: tuple[Any, Any]) -> BlockIndex:
+        """Return the edges of an expression in each block of a table. none: the edges of a block that has no value."""
         start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").get or 0 for edge in ("min", "max"))
         size = max(BLOCK_ROWS, (end - start) // MAX_BLOCKS + 1)
-        sql = f"SELECT coalesce(min(TS_ID), 1), coalesce(max(TS_ID), 0) FROM {name} WHERE rowid BETWEEN ? AND ?"
+        sql = f"SELECT coalesce(min({value}), ?), coalesce(max({value}), ?) FROM {name} WHERE rowid BETWEEN ? AND ?"
         edges = []
         for at in range(start, end + 1, size):
             self.start_clock()
-            edges.append(self.db.execute(sql, (at, at + size - 1)).get)
-        least, greatest = np.array(edges, np.int64).reshape(-1, 2).T
+            edges.append(self.db.execute(sql, (*none, at, at + size - 1)).get)
+        least, greatest = np.array(edges, type(none[0])).reshape(-1, 2).T
         return BlockIndex(start, size, least, greatest)
 
     def _integers(self, wanted: RowRange, where: str) -> NDArray[np.int64]:

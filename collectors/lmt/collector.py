@@ -76,6 +76,7 @@ class Lmt:
         self.step = options.step
         self._database = database
         self._options = options
+        self._is_complete = False
         self._info: Info = {}
         self._inventory: Inventory
         self._shown_of: tuple[int, int] | None = None
@@ -148,13 +149,16 @@ class Lmt:
         return LocalTime(zone or self._options.zone)
 
     async def _check_complete(self, window: Window, local: LocalTime) -> None:
-        """Raise NotYet unless the newest TS_ID is at the window's end or later, or the database is finished."""
+        """Raise NotYet unless the newest TS_ID is at the window's end or later, or the database is finished, and so complete for all."""
+        if self._is_complete:
+            return
         sql = f"SELECT {self._database.local} FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1"
         newest = await self._database.select(sql)
         if not newest or newest[0][0] is None:
             raise (Fatal if self._database.finished else NotYet)(f"{self._database} has no time stamps: is LMT's cerebrod filling it?")
         guess = local.instant(int(seconds(newest[0])[0]))
-        if self._database.finished or guess - SHIFT_REACH >= window.end:
+        self._is_complete = self._database.finished
+        if self._is_complete or guess - SHIFT_REACH >= window.end:
             return
         _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Counter())
         if times[-1] < window.end:
@@ -192,8 +196,8 @@ class Lmt:
     async def _read_local_stamps(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         shown = self._database.local
         rows = await self._database.select(
-            f"SELECT TS_ID, {shown} FROM TIMESTAMP_INFO"
-            f" WHERE TIMESTAMP >= '{text(first)[:10]}' AND TIMESTAMP < '{text(last + DAY)[:10]}'"
+            f"SELECT TS_ID, {shown} FROM TIMESTAMP_INFO WHERE {await self._database.stamps_near(text(first), text(last))}"
+            f" AND TIMESTAMP >= '{text(first)[:10]}' AND TIMESTAMP < '{text(last + DAY)[:10]}'"
             f" AND {shown} >= '{text(first)}' AND {shown} < '{text(last)}' ORDER BY TS_ID"
         )
         ts_ids = [row[0] if isinstance(row[0], int) else NOT_A_NUMBER for row in rows]

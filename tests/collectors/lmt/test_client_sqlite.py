@@ -1,6 +1,7 @@
 """Saved copies, and files that grow or are replaced, as real SQLite files."""
 
 import asyncio
+import datetime as dt
 import os
 import sqlite3
 import stat
@@ -10,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import apsw
 import lmt_database
@@ -252,6 +254,15 @@ class TestWithoutHarm:
         copy.close()
         assert touched <= 8 * 1024
 
+    @pytest.mark.parametrize("keys", KEYS)
+    def test_the_time_stamps_of_a_day_are_found_without_reading_all(self, tmp_path, keys):
+        content = lmt_database.tables(steps=1) | {"TIMESTAMP_INFO": [(k, lmt_database.local(START + k * 60)) for k in range(20 * 1440)]}
+        with closing(Copy(lmt_database.save(tmp_path / "copy", content, keys), finished=True)) as copy:
+            near = copy.stamps_near(*(lmt_database.local(START + day * 86_400) for day in (9, 10)))
+            rows = copy.db.execute(f"SELECT TS_ID FROM TIMESTAMP_INFO WHERE {near}").fetchall()
+        assert {(k,) for k in range(9 * 1440, 10 * 1440 + 1)} <= set(rows)
+        assert len(rows) <= (20 * 1440 if keys == "rowless" else 1440 + 2 * 1024)
+
     def test_memory_does_not_grow_with_the_rows_of_a_window(self, tmp_path):
         copy = Copy(lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=50)), finished=True)
         ask = RowRange(TABLES[0], TABLES[0].columns, tuple(range(10_000)), (), FIRST, FIRST + 49)
@@ -276,6 +287,29 @@ def test_zones_name_every_block_that_may_hold_a_ts_id_and_no_other(ts_ids, size,
     named = {at for start, end in zones.ranges(first, last) for at in range(start, end + 1)}
     hit = [k for k, block in enumerate(blocks) if min(block) <= last and max(block) >= first]
     assert named == {10 + k * size + i for k in hit for i in range(size)}
+
+
+SHOWN = st.one_of(
+    st.datetimes(dt.datetime(2018, 1, 27), dt.datetime(2018, 1, 30)).map(str),  # noqa: DTZ001 - local, as LMT stores it
+    st.datetimes(dt.datetime(2018, 1, 27), dt.datetime(2018, 1, 30)).map(dt.datetime.isoformat),  # noqa: DTZ001
+    st.sampled_from(
+        [None, "", "x", b"\xff", "9999-12-31 23:59:59", "-4713-11-24 12:00:00", "2018-01-29", "2018-01-29 24:00:00", 7, 2458147.5]
+    ),
+)
+
+
+@given(st.lists(SHOWN, max_size=40), st.integers(1, 5), st.integers(0, 72), st.integers(0, 30))
+def test_no_time_stamp_is_missed_where_only_some_rows_are_read(stamps, size, first, hours):
+    content = lmt_database.tables(steps=1) | {"TIMESTAMP_INFO": list(enumerate(stamps))}
+    edges = [str(dt.datetime(2018, 1, 27) + dt.timedelta(hours=hour)) for hour in (first, first + hours)]  # noqa: DTZ001
+    sql = "SELECT TS_ID FROM TIMESTAMP_INFO WHERE {} AND datetime(TIMESTAMP) >= ? AND datetime(TIMESTAMP) <= ? ORDER BY TS_ID"
+    with (
+        TemporaryDirectory() as directory,
+        mock.patch.object(client_sqlite, "BLOCK_ROWS", size),
+        closing(Copy(lmt_database.save(Path(directory) / "copy", content), finished=True)) as copy,
+    ):
+        near, whole = (copy.db.execute(sql.format(where), edges).fetchall() for where in (copy.stamps_near(*edges), "TRUE"))
+    assert near == whole
 
 
 class TestGrowing:
