@@ -217,7 +217,8 @@ class RemoteHost:
         try:
             if self.route is None or not self._send(self.route, request.message):
                 self.lose("its connection has ended")
-                raise Transient(self.sentence())
+                # lose() does nothing where the connection had ended before.
+                self._fail_all(self.sentence())
             return await request.answer
         finally:
             del self._requests[number]
