@@ -3,8 +3,9 @@
     many_hosts.py [--rounds 1] [--rate 60] [--seed N] [--directory DIR]
 
 All start with the version before, whose wire is the one before (tests/data/wire-1.tar.xz), and are upgraded one by one in an order drawn
-from the seed. The clock of one host is an hour ahead, that of another an hour behind. In each round the link of one host is cut until it is
-reported as unreachable, the key of another one is revoked, and the key of a third one is misused to deliver windows of the others.
+from the seed. The clock of one host is an hour ahead, that of another an hour behind. Each host stands still for a moment as it connects,
+so its first estimate of the daemon's clock is wrong. In each round the link of one host is cut until it is reported as unreachable, the key
+of another one is revoked, and the key of a third one is misused to deliver windows of the others.
 Meanwhile the sources of all other hosts must go on, and those of the revoked host must stand still. At the end every cell is compared with
 the simulator's. Prints one line; exits 1 if a cell is wrong or missing. Root only.
 """
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +57,10 @@ BEGIN = 1_541_307_600 - 3 * 3600
 HOUR = 3600.0
 STILL_SECONDS = 3.0
 """Real seconds in which the windows of a revoked host were still on their way."""
+
+STALLS, STALL_SECONDS = 6, 0.3
+"""How often a host stands still after it has connected, and for how long: 18 s of a simulation at 60 times real time."""
+AWAKE_SECONDS = 0.02
 
 PAIR = 'curve\n    public-key = "{}"\n'
 ROGUE = """
@@ -141,6 +147,19 @@ class HostsScene(Scene):
                 self.network.command(name, *line), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | old,
                 cwd=self.directory, start_new_session=True,
             )  # fmt: skip
+        if name != ADMIN:
+            began = self.log_of(name).stat().st_size
+            threading.Thread(target=self._stall, args=(self._running[name], self.log_of(name), began), daemon=True).start()
+
+    def _stall(self, process: subprocess.Popen[bytes], log: Path, began: int) -> None:
+        """Let a host stand still as it connects, as on a busy machine. began: the size of its log at its start."""
+        while process.poll() is None and b'"host.welcome"' not in log.read_bytes()[began:]:
+            time.sleep(0.0002)
+        for _ in range(STALLS):
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(STALL_SECONDS)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(AWAKE_SECONDS)
 
     def stop(self, name: str) -> int:
         """Stop them in order; return the exit code."""

@@ -94,7 +94,8 @@ class SourceFactory:
         if self._links is None:
             raise TokiodError(f"source {source.name} runs on host {host.name}: only the daemon reaches it; start the daemon")
         is_whole = source in self._config.source
-        return remote_collector(self._links.hosts[host.name], source, collector, None if is_whole else source.datasets())
+        datasets = None if is_whole else source.datasets()
+        return remote_collector(self._links.hosts[host.name], source, collector, self._site.clock, datasets)
 
     def place(self, source: SourceConfig) -> str:
         """Return the name of the host that collects a source, empty for this one."""

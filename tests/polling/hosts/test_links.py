@@ -1,6 +1,7 @@
 """Both ends of the connections of hosts, over real sockets with keys; the kind of the sources exists only in the test."""
 
 import asyncio
+import gc
 import socket as sockets
 import sys
 import time
@@ -16,7 +17,7 @@ import collectors
 from tokiod.bus import host_protocol as protocol
 from tokiod.bus.curve import host_client_keys
 from tokiod.bus.pieces import pieces
-from tokiod.clock import SimulatedClock
+from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.collector import Site, collect_window
 from tokiod.config import hosts, plugins
 from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, Transient
@@ -25,6 +26,7 @@ from tokiod.polling.hosts import links as links_module
 from tokiod.polling.hosts.remote import remote_collector
 from tokiod.polling.hosts.remote_host import RemoteFault
 from tokiod.reports.hosts import read
+from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 
@@ -44,7 +46,7 @@ def many(tmp_path, monkeypatch):
 def collector(links, config, name, datasets=None):
     section = next(source for source in config.source if source.name == name)
     twin = plugins.load(section.kind).live(section, Site(Calendar("UTC"), None))
-    return section, remote_collector(links.hosts[hosts.host_of(config, name).name], section, twin, datasets)
+    return section, remote_collector(links.hosts[hosts.host_of(config, name).name], section, twin, SystemClock(), datasets)
 
 
 def same(one, two):
@@ -148,6 +150,20 @@ async def test_requests_of_a_host_that_stops_fail_at_once_and_are_answered_by_th
         assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
+
+
+@in_loop
+async def test_a_request_whose_connection_has_just_ended_fails_without_an_error_in_the_log(many):
+    unnoticed = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unnoticed.append(context["message"]))
+    async with many.running("zone-b") as links:
+        host = links.hosts["zone-b"]
+        _, remote = collector(links, many.load(), "b-one")
+        host._send = lambda _route, _message: False
+        with pytest.raises(Transient, match=r"host zone-b is unreachable .its connection has ended"):
+            await remote.collect(Window(NOON, NOON + 60))
+        gc.collect()
+    assert unnoticed == []
 
 
 @in_loop
@@ -358,6 +374,43 @@ async def test_the_difference_of_clocks_is_measured_reported_and_corrected(many,
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize(
+    ("asked_at", "answered_at"),
+    [(NOON - 0.5, NOON + 1), (NOON + 59.5, NOON + 60), (NOON + 60, NOON + 60)],
+    ids=["asked too early", "answered too late", "asked too late"],
+)
+@in_loop
+async def test_a_source_without_a_past_is_believed_only_where_its_window_was_present_by_the_daemons_clock(many, asked_at, answered_at):
+    # The host's clock is set right only as far as messages on a slow way tell, and not at all before the first.
+    clock, window = FakeClock(asked_at), Window(NOON, NOON + 60)
+    async with many.running("zone-b", links=many.links(clock)) as links:
+        section, _ = collector(links, many.load(), "b-one")
+        remote = remote_collector(links.hosts["zone-b"], section, Momentary(), clock, None)
+        asked = asyncio.create_task(collect_window(remote, section, window))
+        await asyncio.sleep(0)
+        clock.jump(answered_at - asked_at)
+        with pytest.raises(Transient, match=r"^b-one answered on host zone-b while .* was not the current window: .* belong to another$"):
+            await asked
+
+
+@in_loop
+async def test_a_window_that_was_present_until_its_answer_came_is_believed(many):
+    clock, window = FakeClock(NOON), Window(NOON, NOON + 60)
+    async with many.running("zone-b", links=many.links(clock)) as links:
+        section, _ = collector(links, many.load(), "b-one")
+        remote = remote_collector(links.hosts["zone-b"], section, Momentary(), clock, None)
+        asked = asyncio.create_task(collect_window(remote, section, window))
+        await asyncio.sleep(0)
+        clock.jump(59.9)
+        assert len((await asked).batches) == 2
+
+
+class Momentary:
+    """What a collector of a source without a past can do."""
+
+    step, replayable, needs_sample_at_end = 5, False, False
+
+
 # ---- configuration and state
 
 
@@ -480,7 +533,7 @@ async def test_a_source_of_tables_waits_for_a_host_that_knows_tables(many):
     async with many.running() as links:
         config = many.load()
         section, _ = collector(links, config, "b-one")
-        remote = remote_collector(links.hosts["zone-b"], Tabled(section), Tabled(section), None)
+        remote = remote_collector(links.hosts["zone-b"], Tabled(section), Tabled(section), SystemClock(), None)
         with dealer(many, "zone-b") as socket:
             await socket.send(hello("zone-b", version=1))
             await until(lambda: links.hosts["zone-b"].route)
