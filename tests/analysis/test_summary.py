@@ -234,9 +234,9 @@ def test_what_else_ran_is_counted_of_the_jobs_of_the_file(day, tmp_path):
     assert header[-3:] == list(keys)
 
 
-def of_many(path, directory, number):
-    """Write so many jobs to a CSV file; return the command that prints them, and their spans."""
-    spans = [(START + i % 40 * 5, START + i % 40 * 5 + 100) for i in reversed(range(number))]
+def of_many(path, directory, numbers):
+    """Write a job for each number to a CSV file, in their order; return the command that prints them, and their spans."""
+    spans = [(START + i % 40 * 5, START + i % 40 * 5 + 100) for i in numbers]
     jobs = directory / "many.csv"
     jobs.write_text("\n".join(["jobid,start,end,system", *(f"{i},{start},{end},fs" for i, (start, end) in enumerate(spans))]))
     return [sys.executable, "-m", "tokiod.cli.tokioctl", "job", "--csv", jobs, "--path", path, "--json"], spans
@@ -244,7 +244,7 @@ def of_many(path, directory, number):
 
 def test_the_rows_of_jobs_that_several_processes_read_are_those_of_each_alone(day, tmp_path):
     path, _ = day
-    command, spans = of_many(path, tmp_path, 3 * JOBS_PER_TASK + 1)
+    command, spans = of_many(path, tmp_path, reversed(range(3 * JOBS_PER_TASK + 1)))
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["_jobid"] for row in rows] == [str(i) for i in range(len(spans))]
@@ -255,7 +255,8 @@ def test_the_rows_of_jobs_that_several_processes_read_are_those_of_each_alone(da
 
 @pytest.mark.parametrize(("kills", "exit_code", "words"), [(True, 2, "was killed; is there enough memory?"), (False, 130, "")])
 def test_a_process_that_is_killed_and_ctrl_c_end_many_jobs_with_a_sentence(day, tmp_path, kills, exit_code, words):
-    command, _ = of_many(day[0], tmp_path, 12_000)
+    # The first to be printed is among the first to be read, so nearly all of the work is left when it is there.
+    command, _ = of_many(day[0], tmp_path, range(12_000))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout.readline()
         if kills:
