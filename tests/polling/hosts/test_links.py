@@ -382,27 +382,25 @@ async def test_the_difference_of_clocks_is_measured_reported_and_corrected(many,
 @in_loop
 async def test_a_source_without_a_past_is_believed_only_where_its_window_was_present_by_the_daemons_clock(many, asked_at, answered_at):
     # The host's clock is set right only as far as messages on a slow way tell, and not at all before the first.
-    clock, window = FakeClock(asked_at), Window(NOON, NOON + 60)
-    async with many.running("zone-b", links=many.links(clock)) as links:
-        section, _ = collector(links, many.load(), "b-one")
-        remote = remote_collector(links.hosts["zone-b"], section, Momentary(), clock, None)
-        asked = asyncio.create_task(collect_window(remote, section, window))
-        await asyncio.sleep(0)
-        clock.jump(answered_at - asked_at)
-        with pytest.raises(Transient, match=r"^b-one answered on host zone-b while .* was not the current window: .* belong to another$"):
-            await asked
+    with pytest.raises(Transient, match=r"^b-one answered on host zone-b while .* was not the current window: .* belong to another$"):
+        await momentary(many, asked_at, answered_at)
 
 
 @in_loop
 async def test_a_window_that_was_present_until_its_answer_came_is_believed(many):
-    clock, window = FakeClock(NOON), Window(NOON, NOON + 60)
+    assert len((await momentary(many, NOON, NOON + 59.9)).batches) == 2
+
+
+async def momentary(many, asked_at, answered_at):
+    """Return a window of a source without a past, which was asked and answered at these times by the daemon's clock."""
+    clock = FakeClock(asked_at)
     async with many.running("zone-b", links=many.links(clock)) as links:
         section, _ = collector(links, many.load(), "b-one")
         remote = remote_collector(links.hosts["zone-b"], section, Momentary(), clock, None)
-        asked = asyncio.create_task(collect_window(remote, section, window))
+        asked = asyncio.create_task(collect_window(remote, section, Window(NOON, NOON + 60)))
         await asyncio.sleep(0)
-        clock.jump(59.9)
-        assert len((await asked).batches) == 2
+        clock.jump(answered_at - asked_at)
+        return await asked
 
 
 class Momentary:
