@@ -4,8 +4,8 @@
 
 All start with the version before, whose wire is the one before (tests/data/wire-1.tar.xz), and are upgraded one by one in an order drawn
 from the seed. The clock of one host is an hour ahead, that of another an hour behind. Each host stands still for a moment as it connects,
-so its first estimate of the daemon's clock is wrong. In each round the link of one host is cut until it is reported as unreachable, the key
-of another one is revoked, and the key of a third one is misused to deliver windows of the others.
+which can make its first estimate of the daemon's clock wrong. In each round the link of one host is cut until it is reported as
+unreachable, the key of another one is revoked, and the key of a third one is misused to deliver windows of the others.
 Meanwhile the sources of all other hosts must go on, and those of the revoked host must stand still. At the end every cell is compared with
 the simulator's. Prints one line; exits 1 if a cell is wrong or missing. Root only.
 """
