@@ -221,7 +221,8 @@ class FileReader:
         (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
         if length > MAX_RESPONSE_BYTES:
             raise Fatal(f"a window of it has more than {MAX_RESPONSE_BYTES >> 20} MiB")
-        return msgspec.msgpack.decode(await stdout.readexactly(length), type=Response)  # type: ignore[no-any-return] # mypy can't see it
+        response: Response = msgspec.msgpack.decode(await stdout.readexactly(length), type=Response)
+        return response
 
     async def _ending(self) -> str:
         assert self._process is not None  # noqa: S101 - it has died
