@@ -380,4 +380,4 @@ async def collect_window(
     async with asyncio.timeout(seconds):
         data = await collector.collect(window)
     meta = WindowMeta(origin.name, origin.kind, origin.system, window, data.records, data.dropped, extent)
-    return Collected(meta, data.batches, data.tables, data.trouble)
+    return Collected(meta, data.batches, data.tables, data.trouble, data.why)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.batch import Batch, Extent
+    from tokiod.dropped import Why
     from tokiod.window import Window
 
 
@@ -78,7 +79,8 @@ class WindowData:
 
     batches: at most one per dataset; no batch, or batches without cells, mean that the source is past this window and has no data.
     records: how many of the source's records were read, including the dropped ones, to be compared with Collector.count() later; None
-    where the source can't count. dropped: records that gave no cell, by reason.
+    where the source can't count. dropped: records that gave no cell, by reason; why: an example and a remedy for some of these reasons
+    (tokiod.dropped).
     tables: rows of the tables that the kind declares (SourceConfig.tables), one TableRows of each, also without rows.
     trouble: what is missing of it and why, in a sentence that status shows, while the rest is whole.
     """
@@ -88,6 +90,7 @@ class WindowData:
     dropped: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableRows] = ()
     trouble: str = ""
+    why: Mapping[str, Why] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,13 @@ class WindowMeta:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
-    """One collected window of one source on its way into a sink. trouble: as in WindowData; it does not cross the bus."""
+    """One collected window of one source on its way into a sink. trouble, why: as in WindowData; they don't cross the bus."""
 
     meta: WindowMeta
     batches: Sequence[Batch]
     tables: Sequence[TableRows] = ()
     trouble: str = ""
+    why: Mapping[str, Why] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
