@@ -18,7 +18,7 @@ def test_parts_of_an_input_are_added():
     one.add("no host", 1, "a")
     other.add("no host", 2, "b")
     other.add("no time", 3, "c")
-    one.take(other)
+    one.note(other.counts, other.why)
     assert one.counts == {"no host": 3, "no time": 3}
     assert one.why == {"no host": Why("a"), "no time": Why("c")}
 

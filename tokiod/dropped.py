@@ -8,8 +8,9 @@ data: escaped, at most EXAMPLE_LENGTH characters. The remedy names the option or
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 EXAMPLE_LENGTH = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(msgspec.Struct, frozen=True):
     """An example of what was dropped for a reason, printable, and the remedy; empty where none is known."""
 
-    example: str = ""
-    remedy: str = ""
+    example: Annotated[str, msgspec.Meta(max_length=EXAMPLE_LENGTH)] = ""
+    remedy: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+    def __str__(self) -> str:
+        example = f', for example "{self.example}"' if self.example else ""
+        return example + (f" ({self.remedy})" if self.remedy else "")
 
 
 class Dropped:
@@ -40,10 +44,10 @@ class Dropped:
         if (example or remedy) and not self.why.get(reason, Why()).example:
             self.why[reason] = Why(escaped(example), remedy)
 
-    def take(self, other: Dropped) -> None:
+    def note(self, counts: Mapping[str, int], why: Mapping[str, Why] | None = None) -> None:
         """Add what another part of the input dropped."""
-        self.counts.update(other.counts)
-        self.why = {**other.why, **self.why}
+        self.counts.update(counts)
+        self.why = {**(why or {}), **self.why}
 
 
 def escaped(data: str | bytes) -> str:
@@ -59,7 +63,8 @@ def sentence(counts: Mapping[str, int], why: Mapping[str, Why], kept: int) -> st
 
     kept: cells and rows that the same input gave. If it gave none and all was dropped for one reason, the sentence says that reason first.
     """
-    parts = [_part(reason, count, why.get(reason, Why())) for reason, count in sorted(counts.items(), key=lambda one: -one[1]) if count]
+    by_count = sorted(counts.items(), key=lambda one: -one[1])
+    parts = [f"{count} x {reason}{why.get(reason, Why())}" for reason, count in by_count if count]
     if not parts:
         return ""
     if not kept and len(parts) == 1:
@@ -67,6 +72,6 @@ def sentence(counts: Mapping[str, int], why: Mapping[str, Why], kept: int) -> st
     return ("nothing could be read, dropped: " if not kept else "dropped: ") + "; ".join(parts)
 
 
-def _part(reason: str, count: int, why: Why) -> str:
-    example = f', for example "{why.example}"' if why.example else ""
-    return f"{count} x {reason}{example}" + (f" ({why.remedy})" if why.remedy else "")
+def lines(counts: Mapping[str, int], why: Mapping[str, Why]) -> list[str]:
+    """Return a line for each reason, for a person."""
+    return [f"dropped {count}: {reason}{why.get(reason, Why())}" for reason, count in sorted(counts.items())]

@@ -188,7 +188,7 @@ def test_an_older_ledger_gets_a_change_log_whose_epoch_begins_with_the_writer(pa
         ledger.store([entry(60, 120)], NOW)
         assert (list(ledger.stored("lmt")), logged(ledger)) == ([(0, 120)], [("lmt", 60, 120, "rows")])
     with sqlite3.connect(path) as sql:
-        assert sql.execute("PRAGMA user_version").fetchone() == (9,)
+        assert sql.execute("PRAGMA user_version").fetchone() == (10,)
     sql.close()
 
 

@@ -100,7 +100,7 @@ def test_a_ledger_of_a_newer_tokiod_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as sql:
         sql.execute("PRAGMA user_version = 99")
     sql.close()
-    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this version reads up to 9\)"):
+    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this version reads up to 10\)"):
         Ledger.open_or_quarantine(path, NOW)
     assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.sqlite3"]
 

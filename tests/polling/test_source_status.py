@@ -5,9 +5,10 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
+from polled_site import HOUR, NOON, SETTLE, WINDOW, one_cell, sites, trouble, windows
 from structlog.testing import capture_logs
 
+from tokiod.dropped import Why
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
@@ -51,6 +52,44 @@ def test_a_source_of_which_a_part_is_down_is_stored_and_says_so_once(site):
     assert stored > 30
     assert (events.count("source.partial"), events.count("source.up"), events.count("source.down")) == (1, 1, 0)
     assert len(covered) == 1
+
+
+# ---- records that are dropped
+
+
+def test_the_first_example_of_a_reason_is_recorded_and_logged_once_and_an_unreadable_window_is_partial(site):
+    """The ledger has it for `status`; the sentence is the source's state while every record of its windows is dropped."""
+    clock = FakeClock(NOON)
+
+    async def scenario():
+        s = site(clock=clock, takes=0.5)
+        collect = s.source.collect
+
+        async def collect_without_hosts(window):
+            data = await collect(window)
+            batches = [] if clock.time() < NOON + HOUR / 2 else one_cell(window)
+            example = f"{{'at': {window.start}}}"
+            return replace(data, batches=batches, dropped={"no host": 2, "old": 1}, why={"no host": Why(example, "set host_field")})
+
+        s.source.collect = collect_without_hosts
+        s.has_all(NOON - WINDOW, hours=2)
+        with capture_logs() as logs:
+            async with s.polled():
+                await s.advance(300, by=30)
+                during = s.status.state_reason, s.ledger.why_dropped("lmt")
+                await s.advance(HOUR, by=30)
+                return during, s.status.state_reason, [line for line in logs if line["event"] == "records.dropped"]
+
+    (reason, why), after, (event,) = asyncio.run(scenario())
+    assert reason.startswith('nothing could be read, dropped: 2 x no host, for example "{')
+    assert reason.endswith('}" (set host_field); 1 x old')
+    assert (list(why), why["no host"].remedy, after) == (["no host"], "set host_field", "")
+    assert (event["reason"], event["example"], event["remedy"], event["records"]) == (
+        "no host",
+        why["no host"].example,
+        "set host_field",
+        2,
+    )
 
 
 # ---- a source that is down

@@ -82,7 +82,7 @@ def test_a_quarter_of_an_hour_at_a_time_is_collected_and_then_the_step_after_it(
     result = run(source, out, 0, 150)
     edges = [*range(0, 151, 15), 151]
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
-    assert (result.cells, dict(result.dropped)) == (300, {"nonsense": 10})
+    assert (result.cells, dict(result.dropped.counts)) == (300, {"nonsense": 10})
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
 
 
@@ -183,13 +183,14 @@ def test_where_the_source_fails_there_is_no_file_or_the_old_one(out, fails):
 
 def test_a_span_without_data_creates_no_file_and_leaves_an_existing_one(out):
     with pytest.raises(
-        TokiodError, match=r"no data between 2018-01-29T12:00:00Z and 2018-01-29T13:00:00Z: .* was not written; dropped \d+: nonsense$"
+        TokiodError,
+        match=r"no data between 2018-01-29T12:00:00Z and 2018-01-29T13:00:00Z: .* was not written; nothing could be read: \d+ x nonsense$",
     ):
         run(Source(silent=True), out, 0, 60)
     assert list(out.parent.iterdir()) == []
     run(Source(), out, 0, 60)
     before = out.read_bytes()
-    with pytest.raises(TokiodError, match=r"no data between .* was not written; dropped \d+: nonsense$"):
+    with pytest.raises(TokiodError, match=r"no data between .* was not written; nothing could be read: \d+ x nonsense$"):
         run(Source(silent=True), out, 0, 60)
     assert (out.read_bytes(), list(out.parent.iterdir())) == (before, [out])
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from tokiod.bus.protocol import TABLES, VERSION, VERSIONS
+from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
 from tokiod.errors import Malformed
 from tokiod.window_result import Outcome  # noqa: TC001 - msgspec reads annotations
 
@@ -52,10 +53,11 @@ class Alive(msgspec.Struct, frozen=True, tag="alive"):
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
-    """A window is collected. trouble: as in WindowData."""
+    """A window is collected. trouble, why: as in WindowData."""
 
     id: int
     trouble: Text = ""
+    why: Annotated[dict[Text, Why], msgspec.Meta(max_length=200)] = {}
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted"):

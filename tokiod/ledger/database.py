@@ -16,7 +16,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 9
+VERSION = 10
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 
@@ -61,6 +61,9 @@ CREATE TABLE IF NOT EXISTS seam (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS file (
     path TEXT PRIMARY KEY, system TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS dropped (
+    source TEXT NOT NULL, reason TEXT NOT NULL, example TEXT NOT NULL, remedy TEXT NOT NULL, PRIMARY KEY (source, reason)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS changes (

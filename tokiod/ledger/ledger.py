@@ -34,11 +34,12 @@ from tokiod.ledger.spans import StoredEntry, Unstored, UnstoredState
 from tokiod.ranges import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
+    from tokiod.dropped import Why
     from tokiod.ledger.database import Sqlite
     from tokiod.window import Window
 
@@ -188,6 +189,11 @@ class Ledger:
         with self._database.transaction() as sql:
             sources.set_state(sql, source, state, reason, now)
 
+    def set_why(self, source: str, why: Mapping[str, Why]) -> None:
+        """Record an example and a remedy for reasons why records of a source are dropped."""
+        with self._database.transaction() as sql:
+            sources.set_why(sql, source, why)
+
     def failed(  # noqa: PLR0913, PLR0917 - the columns of a row
         self,
         source: str,
@@ -259,6 +265,10 @@ class Ledger:
     def sources(self) -> list[SourceRow]:
         """Return the status of every source, by name."""
         return sources.statuses(self._database.sql)
+
+    def why_dropped(self, source: str) -> dict[str, Why]:
+        """Return an example and a remedy for reasons why records of a source were dropped."""
+        return sources.why(self._database.sql, source)
 
     def watermark(self, source: str, since: int | None = None) -> int:
         """Return the end of the newest window of a source up to which nothing is missing, counted from `since` on.

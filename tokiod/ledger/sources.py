@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokiod.dropped import Why
 from tokiod.ledger.spans import overlapping
 from tokiod.window import Window
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tokiod.collector import SourceConfig
     from tokiod.ledger.spans import StoredEntry
@@ -110,7 +111,7 @@ def forget_other_system(sql: sqlite3.Connection, source: SourceConfig) -> None:
     """Forget what a source stored for another system: the files of its present system hold nothing of that."""
     row = sql.execute("SELECT system FROM source WHERE name = ?", (source.name,)).fetchone()
     if row is not None and row[0] != source.system:
-        for table in ("stored", "unstored", "counted", "received", "received_span"):
+        for table in ("stored", "unstored", "counted", "received", "received_span", "dropped"):
             sql.execute(f"DELETE FROM {table} WHERE source = ?", (source.name,))  # noqa: S608 - our own words
         sql.execute("DELETE FROM source WHERE name = ?", (source.name,))
 
@@ -122,6 +123,21 @@ def set_state(sql: sqlite3.Connection, source: str, state: str, reason: str, now
            state_reason = :reason WHERE name = :source""",
         {"source": source, "state": state, "reason": reason, "now": now},
     )
+
+
+def set_why(sql: sqlite3.Connection, source: str, why: Mapping[str, Why]) -> None:
+    """Set the example and the remedy for reasons why records of a source were dropped."""
+    rows = [(source, reason, one.example, one.remedy) for reason, one in why.items()]
+    sql.executemany("INSERT OR REPLACE INTO dropped VALUES (?, ?, ?, ?)", rows)
+
+
+def why(sql: sqlite3.Connection, source: str) -> dict[str, Why]:
+    """Return an example and a remedy for the reasons why records of a source were dropped."""
+    # A ledger that is only read may be of an older format.
+    if sql.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dropped'").fetchone() is None:
+        return {}
+    found = sql.execute("SELECT reason, example, remedy FROM dropped WHERE source = ?", (source,))
+    return {reason: Why(example, remedy) for reason, example, remedy in found}
 
 
 def statuses(sql: sqlite3.Connection) -> list[SourceRow]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.clock import JumpDetector
+from tokiod.dropped import sentence
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import WindowCollector
@@ -223,6 +224,7 @@ class Poller:
             self._failed(window, error)
             return
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, collected.batches)))
+        self._status.dropped(collected)
         if (samples_end := collected.samples_end) is not None:
             self._schedule.note_samples(samples_end)
         if self._has_ended_silence(collected):
@@ -230,11 +232,11 @@ class Poller:
         premature = self._premature_seconds(window)
         if self._silence.doubts(collected, premature) and self._status.empty_window(window):
             self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window, premature))
-            self._answered_well(window, query, collected.trouble)
+            self._answered_well(window, query, _lacks(collected))
             return
         answer = await self._submit(collected)
         self._answers.add(answer)
-        answer.add_done_callback(partial(self._answered, window, query, collected.trouble))
+        answer.add_done_callback(partial(self._answered, window, query, _lacks(collected)))
         await asyncio.sleep(0)
 
     def _answered(self, window: Window, query: int, trouble: str, answer: Answer) -> None:
@@ -254,7 +256,7 @@ class Poller:
         if not self._backoff.stored(window, query):
             return
         if self._silence.is_long:
-            self._status.empty(self._silence.reason())
+            self._status.empty("; ".join(part for part in (self._silence.reason(), trouble) if part))
         elif trouble:
             self._status.partial(trouble)
         else:
@@ -297,3 +299,9 @@ class Poller:
             sleep.cancel()
             woken.cancel()
             self._woken.clear()
+
+
+def _lacks(collected: Collected) -> str:
+    """Return what a window lacks, for the status; of one without a cell also why all of its records were dropped, where that is a fault."""
+    unread = sentence(collected.meta.dropped, collected.why, 0) if collected.is_empty and collected.why else ""
+    return "; ".join(part for part in (collected.trouble, unread) if part)

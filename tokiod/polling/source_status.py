@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tokiod.dropped import Why
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.retry import Verdict
     from tokiod.window import Window
+    from tokiod.window_data import Collected
 
 
 class SourceStatus:
@@ -32,6 +34,7 @@ class SourceStatus:
         self._ledger = ledger
         self._clock = clock
         self._repeats = Repeats(clock)
+        self._why: set[str] = set()
         self._log = structlog.get_logger().bind(source=config.name)
 
     def write(self) -> None:
@@ -56,6 +59,15 @@ class SourceStatus:
                 self._log.warning("source.partial", reason=reason, times=times)
             self._state, self.trouble = "running", reason
             self.write()
+
+    def dropped(self, collected: Collected) -> None:
+        """Record and log the first example of each reason why records are dropped."""
+        counts = collected.meta.dropped
+        new = {reason: Why(mask(one.example), one.remedy) for reason, one in collected.why.items() if reason not in self._why}
+        if new and self._write(self._ledger.set_why, self._config.name, new):
+            self._why.update(new)
+            for reason, one in new.items():
+                self._log.warning("records.dropped", reason=reason, example=one.example, remedy=one.remedy, records=counts.get(reason, 0))
 
     def up(self) -> None:
         """Report that the source answers."""

@@ -5,7 +5,6 @@ A live file next to `out` is filled, sealed and renamed to it, so `out` is alway
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
 from tokiod.collector import SourceConfig, collect_window
+from tokiod.dropped import Dropped, sentence
 from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import NotLive
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SavedCollector
-    from tokiod.sink import Applied
 
 WINDOW_CELLS = 400_000
 """How many cells a window has: so many that a small site's cost what a large one's do, and memory does not grow with the span."""
@@ -62,11 +61,17 @@ class ImportJob(msgspec.Struct, frozen=True):
 
 
 class ImportResult(msgspec.Struct):
-    """What was imported: whole rows of the file, cells, dropped cells by reason."""
+    """What was imported: whole rows of the file, cells, and dropped cells and records."""
 
     span: Window
     cells: int = 0
-    dropped: Counter[str] = msgspec.field(default_factory=Counter)
+    dropped: Dropped = msgspec.field(default_factory=Dropped)
+
+    def no_data(self, out: Path) -> TokiodError:
+        """Return the error of an import that found nothing."""
+        reasons = sentence(self.dropped.counts, self.dropped.why, 0)
+        span = f"no data between {iso(self.span.start)} and {iso(self.span.end)}: {out} was not written"
+        return TokiodError(f"{span}; {reasons}" if reasons else span)
 
 
 async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None) -> ImportResult:
@@ -90,8 +95,7 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
             file = sink.live_file(job.origin.system, file_span.start)
             if file is None or not result.cells:
-                reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
-                raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
+                raise result.no_data(job.out)
             seal(file, job.out, updated=now)
     except Refusal as error:
         raise Refusal(error.message.replace(str(live), str(job.out)), error.when) from None
@@ -127,9 +131,7 @@ async def _fill(job: ImportJob, origin: int, sink: TtsSink, progress: Callable[[
     result, start = ImportResult(job.span), job.span.start
     while start < job.span.end:
         window = Window(start, min(start + _window_seconds(job, origin, sink), job.span.end))
-        applied = await _store(job, window, sink)
-        result.cells += applied.cells
-        result.dropped.update(applied.dropped)
+        result.cells += await _store(job, window, sink, result.dropped)
         progress(window.seconds)
         start = window.end
     return result
@@ -143,12 +145,13 @@ def _window_seconds(job: ImportJob, origin: int, sink: TtsSink) -> int:
     return max(min(rows, MAX_WINDOW_SECONDS // step), 1) * step
 
 
-async def _store(job: ImportJob, window: Window, sink: TtsSink) -> Applied:
-    """Collect and store a window, in its own function, so that its data is freed before the next one."""
+async def _store(job: ImportJob, window: Window, sink: TtsSink, dropped: Dropped) -> int:
+    """Collect and store a window; return its cells. In its own function, so that its data is freed before the next one."""
     collected = await collect_window(job.collector, job.origin, window)
     applied = sink.apply(collected)
-    applied.dropped.update(collected.meta.dropped)
-    return applied
+    dropped.note(applied.dropped)
+    dropped.note(collected.meta.dropped, collected.why)
+    return applied.cells
 
 
 async def _close_seams(job: ImportJob, sink: TtsSink, result: ImportResult, *, with_before: bool) -> None:
@@ -165,4 +168,4 @@ async def _close_seams(job: ImportJob, sink: TtsSink, result: ImportResult, *, w
     for window in seams:
         collected = await collect_window(job.collector, job.origin, window)
         counters = [batch for batch in collected.batches if batch.form == "counter"]
-        result.dropped.update(sink.apply(replace(collected, batches=counters)).dropped)
+        result.dropped.note(sink.apply(replace(collected, batches=counters)).dropped)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from tokiod.collector import collect_window
-from tokiod.errors import TokiodError
 from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.table import write_window
 from tokiod.jobs.table_file import opened
 from tokiod.reports.archive_inputs import ImportResult
 from tokiod.tts.live.files import UNSYNCED, put_in_place
-from tokiod.window import Window, cut, iso, whole_rows
+from tokiod.window import Window, cut, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +39,7 @@ async def archive_rows(job: ImportJob, progress: Callable[[int], None] = lambda 
     try:
         result, files = await _collect(job, parts, progress)
         if not result.cells:
-            reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
-            raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
+            raise result.no_data(job.out)
         if job.out.exists():
             with opened(job.out):
                 files.append(job.out)
@@ -58,7 +56,7 @@ async def _collect(job: ImportJob, parts: Path, progress: Callable[[int], None])
     for window in cut(job.span, 0, step):
         if window.start // step in filled:
             collected = identities.applied(await collect_window(job.collector, job.origin, window))
-            result.dropped.update(collected.meta.dropped)
+            result.dropped.note(collected.meta.dropped, collected.why)
             for rows in collected.tables:
                 files.append(parts / f"{window.start}")
                 write_window(files[-1], UNSYNCED, collected.meta, rows)

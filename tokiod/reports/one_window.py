@@ -11,6 +11,7 @@ import numpy as np
 
 from tokiod.collector import Site, collect_window
 from tokiod.config import plugins
+from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
 from tokiod.errors import TokiodError
 from tokiod.runtime.secrets import mask
 from tokiod.selection import Selection
@@ -57,7 +58,7 @@ class FilledTable(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True):
-    """What would be stored of a window. records: read from the source, None if unknown; dropped: by reason.
+    """What would be stored of a window. records: read from the source, None if unknown; dropped: by reason; why: examples and remedies.
 
     error: why the source did not answer; check: the keys to check, of a source that has no record for the window; trouble: what is missing
     of the window, and why.
@@ -75,6 +76,7 @@ class Once(msgspec.Struct, frozen=True):
     check: str = ""
     tables: list[FilledTable] = []
     trouble: str = ""
+    why: dict[str, Why] = {}
 
     @property
     def cells(self) -> int:
@@ -111,11 +113,12 @@ async def query(config: Config, clock: Clock, section: SourceConfig, time: int |
     names = sorted({cells.batch.dataset for cells in chosen})
     filled = [_filled(section.units, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in names]
     dropped = Counter(collected.meta.dropped) + dropped
-    check = section.selection if collected.is_empty else ""
+    # Records that gave nothing say more of what is wrong than the keys that select them.
+    check = section.selection if collected.is_empty and not dropped else ""
     tables = [_filled_table(rows) for rows in collected.tables]
     return Once(
         section.name, section.system, window.start, window.end, filled, collected.meta.records, dict(dropped), round(seconds, 3),
-        check=check, tables=tables, trouble=mask(collected.trouble),
+        check=check, tables=tables, trouble=mask(collected.trouble), why=dict(collected.why),
     )  # fmt: skip
 
 

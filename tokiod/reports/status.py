@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from tokiod.archive.lock import lock_owner
+from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
 from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
@@ -94,6 +95,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     dropped: dict[str, int] = {}
     empty_windows: int = 0
     today: Today | None = None
+    why: dict[str, Why] = {}
 
 
 class FileLine(msgspec.Struct, frozen=True):
@@ -215,7 +217,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     if known is None or ledger is None:
         return SourceLine(config.name, config.kind, config.system)
     if not config.polled:
-        return _folder(config, known)
+        return _folder(config, known, ledger)
     failure = ledger.last_failure(config.name)
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
@@ -239,6 +241,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
         last_error="" if failure is None else failure.error,
         attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
+        why=ledger.why_dropped(config.name),
         empty_windows=0 if silence is None else -(-silence.seconds // config.window),
         today=_today(ledger, config.name, calendar.day(int(now)), known.since or 0, due),
     )
@@ -255,7 +258,7 @@ def _stored(ledger: Ledger, source: str, day: Day) -> Ranges:
     return Ranges((part.start, part.end) for part in parts)
 
 
-def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
+def _folder(config: SourceConfig, known: SourceRow, ledger: Ledger) -> SourceLine:
     """Return the line of a watched folder: it is never late and has no gaps, because the files to expect are unknown."""
     last = known.last
     return SourceLine(
@@ -270,6 +273,7 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
         windows=known.windows,
         cells=known.cells,
         dropped=known.dropped,
+        why=ledger.why_dropped(config.name),
     )
 
 

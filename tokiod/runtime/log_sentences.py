@@ -103,6 +103,7 @@ SENTENCES = {
     "orphan.killed": "process {pid} was left over and was killed: {command}",
     "process.crashed": "the process ended by a fault in tokiod",
     "reader.not_isolated": "{reason}",
+    "records.dropped": "{records} records were dropped: {reason}, for example {example}; {remedy}",
     "recount.failed": "the recount failed: {error}",
     "reload.requested": "a reload was requested by process {pid} of user {uid}",
     "run.started": "tokiod {version}, configuration {config}, archive {archive}, {sources}",

@@ -139,7 +139,7 @@ def test_json_tells_the_result_to_a_program(copy, out):
     code, text, err = run("lmt", copy, "--output", out, *span, "--json")
     told = json.loads(text)
     assert (code, err, told.pop("cells") > 60 * 20) == (0, "", True)
-    assert told == {"output": str(out), "start": NOON, "end": NOON + 300, "dropped": {}}
+    assert told == {"output": str(out), "start": NOON, "end": NOON + 300, "dropped": {}, "why": {}}
 
 
 def test_a_person_is_told_in_a_line(copy, out):

@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from commanded import configured, ran, source
 
+from tokiod.cli.commands.once import summary
+from tokiod.dropped import Why
+from tokiod.reports.one_window import Filled, Once
+
 START = lmt_database.START
 
 
@@ -127,3 +131,15 @@ def test_an_empty_window_asks_for_the_keys_that_select_the_data(path):
     done = run(path, "one")
     assert done.exit_code == 0
     assert done.stdout.splitlines()[-1] == f'one is up, but has no record for this window; check url = "sqlite://{path.parent}/lmt.sqlite3"'
+
+
+@pytest.mark.parametrize("cells", [0, 5])
+def test_what_is_dropped_comes_with_an_example_and_the_remedy_and_is_the_message_where_nothing_else_is_left(cells):
+    datasets = [Filled("datatargets/readbytes", "counter", "bytes", cells, 1, 0, 0, None)] if cells else []
+    why = {"no host": Why("{}", "set host_field")}
+    once = Once("one", "fs", 0, 60, datasets, 2, {"no host": 2}, 0.1, check="host_pattern", why=why)
+    assert summary(once).splitlines()[1:] == [
+        'dropped 2: no host, for example "{}" (set host_field)'
+        if cells
+        else 'one is up, but nothing could be read: 2 x no host, for example "{}" (set host_field)'
+    ]

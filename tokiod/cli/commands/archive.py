@@ -20,6 +20,7 @@ from tokiod.cli.common.times import moment, zone_of
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.config import plugins
+from tokiod.dropped import Why, lines
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
 from tokiod.runtime.process_setup import keep_freed_memory, use_one_heap
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 class Archived(msgspec.Struct, frozen=True):
     """The result for the rows [start, end), UTC epoch seconds.
 
-    cells: stored, or rows of the job table; dropped: what was not stored, by reason.
+    cells: stored, or rows of the job table; dropped: what was not stored, by reason; why: an example and a remedy of such reasons.
     """
 
     output: str
@@ -46,6 +47,7 @@ class Archived(msgspec.Struct, frozen=True):
     end: int
     cells: int
     dropped: dict[str, int]
+    why: dict[str, Why] = {}
 
 
 class Kinds(click.Group):
@@ -234,10 +236,11 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
 
 
 def _report(given: dict[str, Any], result: ImportResult, units: str) -> None:
+    dropped = result.dropped
     if given["as_json"]:
-        archived = Archived(str(given["output"]), result.span.start, result.span.end, result.cells, dict(result.dropped))
+        archived = Archived(str(given["output"]), result.span.start, result.span.end, result.cells, dict(dropped.counts), dropped.why)
         echo_json(archived)
         return
     echo(f"{given['output']}: {result.cells} {units} of {iso(result.span.start)} to {iso(result.span.end)}")
-    for reason, count in sorted(result.dropped.items()):
-        echo(f"dropped {count}: {reason}", err=True)
+    for text in lines(dropped.counts, dropped.why):
+        echo(text, err=True)

@@ -17,6 +17,7 @@ from tokiod.cli.common.roles import check_collected_here, collected_here
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import moment
 from tokiod.config import load as configuration
+from tokiod.dropped import lines, sentence
 from tokiod.errors import TokiodError
 from tokiod.reports.one_window import Once, query, query_all
 from tokiod.window import Calendar, Window, iso
@@ -69,8 +70,6 @@ def _print(once: Once) -> None:
     if once.tables:
         show(_tables(once))
     echo(summary(once))
-    for reason, count in sorted(once.dropped.items()):
-        echo(f"dropped {count}: {reason}")
 
 
 def _table(once: Once) -> Table:
@@ -104,4 +103,8 @@ def summary(once: Once) -> str:
     amount = " and ".join([*([f"{once.cells} cells{records}"] if once.datasets or not rows else []), *rows])
     text = f"{once.source} {Window(once.start, once.end)}: {amount} in {once.seconds:.1f} s; nothing was stored"
     text += f"\n{once.source} is incomplete: {once.trouble}" if once.trouble else ""
+    if once.dropped:
+        is_empty = not once.cells and not once.rows
+        found = [f"{once.source} is up, but {sentence(once.dropped, once.why, 0)}"] if is_empty else lines(once.dropped, once.why)
+        return "\n".join([text, *found])
     return text + (f"\n{once.source} is up, but has no record for this window; check {once.check}" if once.check else "")

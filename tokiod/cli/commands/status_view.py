@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Group
 
 from tokiod.cli.common.tables import Fitted, line, table
+from tokiod.dropped import Why
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def _details(source: SourceLine) -> Iterator[tuple[str, str]]:
     yield "stored", f"{source.windows} windows, {source.cells} cells, {source.cells_per_second:.0f} cells/s in the last window"
     yield "today", "-" if source.today is None else _today(source.today)
     yield "gaps", _gaps(source.gaps)
-    yield "dropped", ", ".join(f"{count} {reason}" for reason, count in sorted(source.dropped.items())) or "-"
+    dropped = sorted(source.dropped.items())
+    yield "dropped", "\n".join(f"{count} {reason}{source.why.get(reason, Why())}" for reason, count in dropped) or "-"
     yield "last error", f"{source.last_error} (attempt {source.attempts})" if source.last_error else "-"
 
 

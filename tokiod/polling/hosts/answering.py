@@ -114,7 +114,7 @@ class Lanes:
             await self._fail(link, asked, error)
             return
         log.debug("window.collected", source=asked.source, window=str(window), cells=sum(map(len, collected.batches)))
-        await link.send([protocol.encode(protocol.Answered(asked.id, collected.trouble))])
+        await link.send([protocol.encode(protocol.Answered(asked.id, collected.trouble, dict(collected.why)))])
         for frames in pieces(collected, asked.id):
             await link.send(frames)
 

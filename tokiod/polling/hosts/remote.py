@@ -65,7 +65,7 @@ class RemoteCollector:
                 f"source {source} is {self._config.kind!r} of {self._config.system!r} here, and {meta.kind!r} of {meta.system!r} on host "
                 f"{self._host.config.name}: give both the same configuration"
             )
-        return WindowData(collected.batches, meta.records, meta.dropped, collected.tables, collected.trouble)
+        return WindowData(collected.batches, meta.records, meta.dropped, collected.tables, collected.trouble, collected.why)
 
     # The host's collector compares the window with the daemon's clock too, but knows that clock only as well as the way of the messages
     # allows, and before the first of them not at all. What it saw was seen between the question and the answer.

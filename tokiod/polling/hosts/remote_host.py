@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tokiod.bus.header import Frame, Piece
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
+    from tokiod.dropped import Why
     from tokiod.reports.hosts import Trouble
     from tokiod.window_data import Collected
 
@@ -62,6 +63,7 @@ class _Request(msgspec.Struct, eq=False):
     message: protocol.Collect | protocol.Count
     answer: asyncio.Future[Collected | int | None]
     trouble: str = ""
+    why: dict[str, Why] = {}
 
 
 class RemoteHost:
@@ -238,7 +240,7 @@ class RemoteHost:
             if message.id not in self._ended:
                 raise HostRefused(UNASKED, f"an answer to request {message.id}")
         elif isinstance(message, protocol.Answered):
-            request.trouble = message.trouble
+            request.trouble, request.why = message.trouble, message.why
         elif request.answer.done():
             return
         elif isinstance(message, protocol.Counted):
@@ -264,7 +266,7 @@ class RemoteHost:
             raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
         self._reassembly.pop_excess()
         if arrived is not None and not request.answer.done():
-            request.answer.set_result(replace(arrived.collected, trouble=request.trouble))
+            request.answer.set_result(replace(arrived.collected, trouble=request.trouble, why=request.why))
 
     def _asked(self, piece: Piece, of_others: Callable[[str], bool]) -> _Request | None:
         """Return the request that a piece belongs to, None for one that has ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.collector import collect_window
+from tokiod.dropped import Dropped
 from tokiod.errors import Refusal, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.received_files import printable
@@ -238,40 +238,40 @@ class Intake:
                 self._set_state("waiting", f"{printable(found.path.name)}: {self._reason(error, copy)}")
                 await self._clock.sleep(backoff(failures, MAX_SOURCE_WAIT_SECONDS, self._rng))
             else:
-                self._log.info("file.collected", path=found.shown, owner=found.owner, cells=cells, dropped=dict(dropped))
+                self._log.info("file.collected", path=found.shown, owner=found.owner, cells=cells, dropped=dict(dropped.counts))
+                if dropped.why:
+                    self._ledger.set_why(self._config.name, dropped.why)
                 return spans
 
-    async def _collect_once(self, copy: PrivateCopy) -> tuple[int, Counter[str], list[Window]]:
-        cells, dropped = 0, Counter[str]()
+    async def _collect_once(self, copy: PrivateCopy) -> tuple[int, Dropped, list[Window]]:
+        cells, dropped = 0, Dropped()
         collector = self._make(copy.path)
         try:
             spans = [self._aligned(span, collector.step) for span in await collector.spans()]
             self._note_exposure(getattr(collector, "exposure", ""))
             for span in spans:
                 for window in self._calendar.split(span, WINDOW_ROWS * collector.step):
-                    stored, lost = await self._store(collector, window)
-                    cells += stored
-                    dropped.update(lost)
+                    cells += await self._store(collector, window, dropped)
         finally:
             await collector.close()
         return cells, dropped, spans
 
-    async def _store(self, collector: SavedCollector, window: Window) -> tuple[int, Counter[str]]:
-        """Store a window, in halves where it is too large for the bus; return the number of its cells and of dropped records."""
+    async def _store(self, collector: SavedCollector, window: Window, dropped: Dropped) -> int:
+        """Store a window, in halves where it is too large for the bus; return the number of its cells and note what was dropped."""
         collected = await collect_window(collector, self._config, window, extent="some")
         rows = window.seconds // collector.step
         if collected.nbytes > MAX_WINDOW_BYTES and rows > 1:
             del collected
             middle = window.start + rows // 2 * collector.step
-            first, first_dropped = await self._store(collector, Window(window.start, middle))
-            second, second_dropped = await self._store(collector, Window(middle, window.end))
-            return first + second, first_dropped + second_dropped
+            halves = Window(window.start, middle), Window(middle, window.end)
+            return sum([await self._store(collector, half, dropped) for half in halves])
         times = 0
         while True:
             async with self._slots:
                 outcome = await (await self._submit(collected))
             if not isinstance(outcome, Refusal):
-                return outcome.cells, Counter(outcome.dropped)
+                dropped.note(outcome.dropped, collected.why)
+                return outcome.cells
             if outcome.when != "busy":
                 raise refused_by_writer(outcome, window)
             times += 1

@@ -30,6 +30,7 @@ from tokiod.batch import Batch, Form
 from tokiod.clock import SystemClock
 from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
+from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.runtime.landlock import restrict_files
 from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
@@ -135,6 +136,7 @@ class Data(msgspec.Struct, tag=True, frozen=True):
     records: int | None
     dropped: dict[str, int]
     tables: list[EncodedRows] = []
+    why: dict[str, Why] = {}
 
 
 class Failure(msgspec.Struct, tag=True, frozen=True):
@@ -177,7 +179,7 @@ class FileReader:
         if not isinstance(response, Data):
             raise self._malformed()
         batches, tables = [one.decoded() for one in response.batches], [one.decoded() for one in response.tables]
-        return WindowData(batches, response.records, response.dropped, tables)
+        return WindowData(batches, response.records, response.dropped, tables, why=response.why)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: a file is collected once."""
@@ -309,7 +311,8 @@ async def _respond(collector: SavedCollector, request: Window | None, exposure: 
     data = await collector.collect(request)
     records = None if data.records is None else int(data.records)
     dropped = {reason: int(n) for reason, n in data.dropped.items()}
-    return Data([EncodedBatch.of(batch) for batch in data.batches], records, dropped, [EncodedRows.of(rows) for rows in data.tables])
+    batches, tables = [EncodedBatch.of(batch) for batch in data.batches], [EncodedRows.of(rows) for rows in data.tables]
+    return Data(batches, records, dropped, tables, dict(data.why))
 
 
 def _failure(task: Task, error: Exception) -> Failure:
