@@ -74,7 +74,7 @@ class Case(SpanCase):
     @classmethod
     def made(cls, rng: random.Random, number: int) -> Case:
         """Make a case: on the grid or off it, with collectd's step or another one, within a day or over a midnight."""
-        step, off = rng.choice((10, 10, 10, 7, 30, 60, 1)), rng.choice((0, 0, 1, 3, 7))
+        step, off = rng.choice((10, 10, 10, 8, 30, 60, 1)), rng.choice((0, 0, 1, 3, 7))
         begin = MIDNIGHT - 10 * rng.randrange(5, 30) if rng.random() < 1 / 3 else lmt.START + 10 * rng.randrange(1000)
         start, length = begin + off, 10 * rng.choice((12, 30, 60))
         end = start + step * max(1, length // step) + rng.choice((0, 0, 0, step // 2))

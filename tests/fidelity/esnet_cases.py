@@ -38,7 +38,7 @@ class Case(SpanCase):
     @classmethod
     def made(cls, rng: random.Random, number: int) -> Case:
         """Make a case: on the grid or off it, with the points' interval or another step, within a day or over a midnight."""
-        step, off = rng.choice((30, 30, 30, 60, 10, 45, 7)), rng.choice((0, 0, 10, 1, 29))
+        step, off = rng.choice((30, 30, 30, 60, 10, 45, 8)), rng.choice((0, 0, 10, 1, 29))
         begin = MIDNIGHT - 30 * rng.randrange(5, 30) if rng.random() < 1 / 3 else lmt.START + 30 * rng.randrange(1000)
         length = 30 * rng.choice((20, 60, 120))
         end = begin + off + step * max(1, length // step)

@@ -58,7 +58,7 @@ class Case(SpanCase):
         tables["MDS_INFO"] = [(number, 1, name, f"mds{number}", disk) for number, _, name, _, disk in tables["MDS_INFO"]]
         if is_over_midnight:
             return cls(number, begin, begin + 5 * (steps - 5), 5, True, tables)
-        step, off = rng.choice((5, 5, 5, 7, 10, 12, 60)), rng.choice((0, 0, 1, 3, 4))
+        step, off = rng.choice((5, 5, 5, 8, 10, 12, 60)), rng.choice((0, 0, 1, 3, 4))
         start = begin + off + 5 * rng.choice((0, 0, 7))
         return cls(number, start, start + step * ((5 * steps - 200) // step), step, False, tables)
 

@@ -77,7 +77,7 @@ class Case(SpanCase):
     @classmethod
     def made(cls, rng: random.Random, number: int) -> Case:
         """Make a case: a file system with a name that pytokio knows or another, some rows odd, some targets away from home."""
-        step, start = rng.choice((60, 300, 900, 7)), lmt.START + 60 * rng.randrange(1000) + rng.choice((0, 0, 30))
+        step, start = rng.choice((60, 300, 900, 8)), lmt.START + 60 * rng.randrange(1000) + rng.choice((0, 0, 30))
         name, count = rng.choice(("snx11025", "snx11025", "scratch")), rng.choice((10, 20))
         times = [start + rng.choice((0, 5)) + 60 * place for place in range(count)]
         listings = [_listing(rng, name, time, is_first=not place) for place, time in enumerate(times)]
