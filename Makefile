@@ -38,7 +38,7 @@ ONLY   ?=
 PAGE   ?=
 
 .PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills sink-outage hosts soak fuzz
-.PHONY: engines read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
+.PHONY: engines proofs read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      [PAGE=60]: a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes);"
@@ -60,6 +60,7 @@ help:
 	@echo "make simulate-ci        all seeds that ever failed, three old faults restored and found, then new seeds for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
+	@echo "make proofs    the short form of each proof in docs/proofs.md that no test runs, as CI does"
 	@echo "make screenshots  every view of the page at three widths, light and dark, with outliers, gaps and failures, to be looked at in dist/screenshots"
 	@echo "make walkthrough  what a newcomer types in a clean clone, at 80 columns; records it in dist/walkthrough.txt"
 	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
@@ -164,6 +165,10 @@ simulate-coverage: install
 
 simulate-faults: install
 	@$(BIN)/python -m tests.simulation.old_faults $(NAMES)
+
+# The short forms of docs/proofs.md that no test runs.
+proofs: install
+	@$(BIN)/python -m tests.proofs
 
 # pytokio is from 2019: it needs an environment of its own.
 .venv-pytokio: Makefile
