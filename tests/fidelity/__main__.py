@@ -2,7 +2,7 @@
 
     python -m tests.fidelity --pytokio PYTHON [--cases N] [--kind KIND] [--seed X]
 
-Spans off the grid, steps that the source does not have (of those that `archive` takes), zeros, gaps, falls, implausible values, documents, points and rows of every odd
+Spans off the grid, steps that the source does not have, zeros, gaps, falls, implausible values, documents, points and rows of every odd
 form, midnights. Each cell that differs is explained by a row of docs/fidelity.md, or it is an error. cases: of LMT; of each other kind a
 quarter as many. PYTHON: of an environment with pytokio. Prints a line for each kind and one for all, with the numbers of equal cells and of
 differences by reason; exits 1 if one is unexplained, or pytokio's or tokiod's file is not what its rule says.

@@ -26,7 +26,7 @@ def shortly() -> int:
     failed = 0
     for name, command in commands.items():
         begun = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=False)
         failed += bool(done.returncode)
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         print(f"{name}: {last} ({time.monotonic() - begun:.0f} s)", flush=True)
