@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokiod.simulator.faults import BLOCK, trouble
+from tokiod.simulator.jobs.work import DATA, Work
 from tokiod.simulator.load import HUGE, NULL, Load
 from tokiod.simulator.site import OPERATIONS, Site
 
@@ -121,3 +122,20 @@ def test_what_is_carried_from_block_to_block_does_not_keep_the_blocks():
     load = Load(SITE)
     load.table("OST_DATA", 5 * BLOCK, 5 * BLOCK + 1)
     assert [(total.base, floor.base) for total, floor in load._bytes._carried] == [(None, None)] * 6
+
+
+@pytest.mark.parametrize("field", ["read_bytes", "write_bytes"])
+def test_the_bytes_of_an_ost_in_a_minute_are_those_that_its_jobs_counted_in_it(field):
+    """Where jobs act once in a minute, in which whoever asks sees all of it."""
+    site = Site(epoch=SITE.epoch, osts=9, osss=4, mdts=1, trouble=False, acts=1)
+    work, minutes = Work(site), range(site.epoch + 60, site.epoch + 3600, 60)
+    counted = Load(site).table("OST_DATA", 0, 2 * BLOCK).fields[f"{field.partition('_')[0].upper()}_BYTES"]
+    place = DATA.index(field)
+    total = 0
+    for number, target in enumerate(site.ost_names):
+        acts = [(acts.times, acts.done[:, place, 1]) for acts in work.acts(minutes[0], minutes[-1] + 60) if acts.target == target]
+        want = [sum(int(done[times == minute].sum()) for times, done in acts) for minute in minutes]
+        steps = [(minute - site.epoch) // 5 for minute in minutes]
+        assert [int(counted[step + 12, number] - counted[step, number]) for step in steps] == want
+        total += sum(want)
+    assert total > 1e9

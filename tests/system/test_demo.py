@@ -21,7 +21,7 @@ from tokiod.cli.commands.demonstration import is_right
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import NODES, SOURCES
+from tokiod.simulator.sources import JOBS, LMT, NODES, SOURCES
 from tokiod.tts.schema import missing
 
 pytestmark = pytest.mark.system
@@ -52,8 +52,13 @@ def shown():
 def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files(shown):
     done, directory = shown
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"kill -9 \d+: the writer was killed, the daemon continues", done.stdout)
+    assert re.search(r"kill -9 \d+: the writer was killed on purpose, the daemon continues", done.stdout)
     assert re.search(r"(?m)^\d+ cells compared .* hold a number: 0 lost, 0 extra, 0 different$", done.stdout)
+    (sums,) = re.findall(
+        r"(?m)^[\d.]+ GB that jobs read and wrote by the job table compared with what LMT counted: (\d+) sums .*, 0 differ$", done.stdout
+    )
+    assert int(sums) > 20
+    assert "On purpose, the writer was killed once" in done.stdout
     for source in (*SOURCES, NODES):
         hints = re.findall(rf"h5dump -d /{source.shown} -s (\d+),0 -c 12,4 (\S+/{source.system}.hdf5)", done.stdout)
         assert hints
@@ -120,6 +125,19 @@ def test_a_demo_fails_and_names_the_cells_if_some_differ(shown, capsys):
     assert f"hold a number: 0 lost, 0 extra, {len(SOURCES)} different" in printed
     for source in SOURCES:
         assert re.search(rf"different: {source.shown} \S+ \S+ want \S+ got 12345.5", printed)
+
+
+def test_a_demo_fails_and_names_the_sum_if_jobs_did_not_do_what_lmt_counted(shown, capsys):
+    _, directory = shown
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LMT, JOBS))
+    right = scene.compare_load()
+    assert (right.different, right.sums > 20) == ([], True)
+    for path in (directory / "tts" / "jobs" / JOBS.system).rglob("*"):
+        if path.is_file():
+            with h5py.File(path, "r+") as file:
+                file["rows/write_bytes.sum"][...] = file["rows/write_bytes.sum"][...] * 2
+    assert not is_right(scene, Console(width=300))
+    assert re.search(r"datatargets/writebytes snx1-OST\d+ \[\S+, \S+\): \d+ by jobs, \d+ by LMT", capsys.readouterr().out)
 
 
 def _newest_filled(files, dataset):

@@ -3,6 +3,9 @@
 Counters are running sums over all steps since the site's epoch, so a process that starts in the middle walks through the blocks
 before once, adding up increments. Nothing is read back from what was written: the writer of a database, one that was restarted, and a
 comparer in another process come to the same numbers apart from each other.
+
+Bytes, and the operations that jobs do, are the sums of what jobs did (tokiod.simulator.jobs.work). The target has counted an act for its
+job when it begins, and LMT's counters grow by it until the next one may begin.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.simulator.drawn import draw, power
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.faults import BLOCK, SPELL, SPELLS, absent_values, trouble
-from tokiod.simulator.site import OPERATIONS, Site
+from tokiod.simulator.jobs.work import DATA, METADATA, Work
+from tokiod.simulator.site import OPERATIONS, STEP, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +36,11 @@ NULL = int(np.iinfo(np.int64).min)
 HUGE = 2**53 + 1
 """float64 can't represent this number. Some counters start here."""
 
-_IDLE, _PAUSE, _BURST, _DEAD = 0.35, 0.05, 0.97, 8
-"""Shares of spells without I/O, steps without I/O, steps with eight times as much; every so many-th counter never moves."""
+_PAUSE, _BURST = 0.05, 0.97
+"""Shares of steps without I/O, and of steps with eight times as much."""
+
+_PRIME = 997
+"""So many acts after each other are divided by weights of their own."""
 
 _QUIET = {"process_config", "connect", "reconnect", "disconnect", "llog_init", "notify", "quotactl", "link", "create", "destroy"}
 
@@ -54,6 +61,8 @@ class Load:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._work = Work(site)
+        self._jobs = lru_cache(maxsize=4)(self._sums_of_jobs)
         self.trouble = lru_cache(maxsize=64)(lambda block: trouble(site, block))
         self._builders = {"OST_DATA": self._ost, "OSS_DATA": self._oss, "MDS_DATA": self._mds, "MDS_OPS_DATA": self._ops}
         self._block = lru_cache(maxsize=32)(lambda name, block: self._builders[name](block))
@@ -137,18 +146,44 @@ class Load:
         return fields
 
     def _more_bytes(self, block: int) -> Ints:
-        site, width = self.site, 2 * self.site.osts
-        level = _levels(site, "bytes", block, width)
-        rate = np.where((level > _IDLE) & (np.arange(width) % _DEAD), power(10, 9.5 * level), 0)
-        noise = draw(site, "bytes step", block, BLOCK, width)
-        burst = np.where(noise > _BURST, 8, np.where(noise < _PAUSE, 0, 1))
-        return (rate * burst * (0.5 + noise)).astype(np.int64)
+        return np.hstack([self._by_jobs(block, "ost", operation, 1) for operation in ("read_bytes", "write_bytes")])
+
+    def _by_jobs(self, block: int, targets: str, operation: str, part: int) -> Ints:
+        """Return what jobs did on each OST or MDT in the steps of a block, i8[BLOCK, targets]. part: 0 the samples, 1 their sum."""
+        return self._jobs(block)[targets, operation][:, :, part]
+
+    def _sums_of_jobs(self, block: int) -> dict[tuple[str, str], Ints]:
+        """Return what jobs did, i8[BLOCK, targets, 2], by the sort of targets and the operation.
+
+        Each act is divided over the steps that follow it by weights of its own, the rest in the last of them.
+        """
+        site, steps = self.site, max(self._work.step // STEP, 1)
+        names = {**{("ost", name): site.osts for name in DATA[:2]}, **{("mdt", name): site.mdts for name in METADATA}}
+        found = {key: np.zeros((BLOCK, width, 2), np.int64) for key, width in names.items()}
+        first, begin = block * BLOCK, site.epoch + block * BLOCK * STEP
+        places = {name: ("ost", number) for number, name in enumerate(site.ost_names)}
+        places |= {name: ("mdt", number) for number, name in enumerate(site.mdt_names)}
+        for acts in self._work.acts(begin - steps * STEP, begin + BLOCK * STEP):
+            sort, number = places[acts.target]
+            next_step = (acts.times - site.epoch) // STEP + 1 - first
+            near = (next_step > -steps) & (next_step < BLOCK)
+            spread = _spread(acts.done[near], steps, acts.times[near])
+            at = next_step[near][:, np.newaxis] + np.arange(steps)
+            inside = (at >= 0) & (at < BLOCK)
+            for place, name in enumerate(acts.operations):
+                if (sort, name) in found:
+                    np.add.at(found[sort, name][:, number], at[inside], spread[:, :, place][inside])
+        return found
 
     def _more_operations(self, block: int) -> Ints:
         site, width = self.site, self.site.mdts * len(OPERATIONS)
         busy = np.array([0 if name in _QUIET else 300 / number for name, number in OPERATIONS.items()])
         rate = np.outer(1 / (1 + np.arange(site.mdts)) ** 2, busy).ravel()
-        return (rate * (_levels(site, "ops", block, width) + draw(site, "ops step", block, BLOCK, width))).astype(np.int64)
+        more = (rate * (_levels(site, "ops", block, width) + draw(site, "ops step", block, BLOCK, width))).astype(np.int64)
+        for number, name in enumerate(OPERATIONS):
+            if name in METADATA:
+                more[:, number :: len(OPERATIONS)] = self._by_jobs(block, "mdt", name, 0)
+        return more
 
 
 class _Sum:
@@ -171,6 +206,23 @@ class _Sum:
         more = self._more(block)
         total = before + more.cumsum(axis=0)
         return total, np.maximum.accumulate(np.maximum(floor, np.where(self._reset(block), total - more, 0)), axis=0)
+
+
+def _spread(done: Ints, steps: int, times: Ints) -> Ints:
+    """Return i8[n, steps, ...] whose sums over the steps are `done`, i8[n, ...]; some steps have nothing, some most of it."""
+    share = _shares(steps)[times % _PRIME]
+    parts = (share[:, :, np.newaxis, np.newaxis] * done[:, np.newaxis]).astype(np.int64)
+    parts[:, -1] += done - parts.sum(axis=1)
+    return parts
+
+
+@lru_cache(maxsize=8)
+def _shares(steps: int) -> Floats:
+    """Return f8[_PRIME, steps] of which each row adds up to a little less than 1."""
+    noise = np.random.Generator(np.random.Philox(0)).random((_PRIME, steps))
+    weight = np.where(noise > _BURST, 8.0, np.where(noise < _PAUSE, 0.0, 0.5 + noise))
+    found: Floats = weight / np.maximum(weight.sum(axis=1, keepdims=True), 0.5) * (1 - 2**-40)
+    return found
 
 
 def _first_bytes(site: Site) -> Ints:

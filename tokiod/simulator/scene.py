@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.jobs.span import Days
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
+from tokiod.reader.archive import open_archive
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.compare import Comparison, compare
 from tokiod.simulator.jobs.expected import Polls, compare_jobs
+from tokiod.simulator.jobs.one_load import compare_load
 from tokiod.simulator.jobs.work import Work
-from tokiod.simulator.sources import LMT, Source, accepts, free_port, told
+from tokiod.simulator.sources import JOBS, LMT, Source, accepts, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import SimulatedClock
     from tokiod.config.load import Config
+    from tokiod.simulator.jobs.one_load import Agreement
     from tokiod.simulator.site import Site
 
 CONFIG = """\
@@ -207,6 +211,16 @@ class Scene:
         """Compare the job table with the site. stored: as of compare()."""
         directories = sorted((self.config.archive.jobs / source.system).glob("*-*-*"))
         return compare_jobs(Work(self.site), directories, Polls([*(stored or self.stored)(source)], self.dead(source)))
+
+    def compare_load(self) -> Agreement | None:
+        """Compare what jobs did by the job table with what LMT counted of their targets; None where the two have no time in common."""
+        both = [self.stored(source) for source in (LMT, JOBS) if source in self.sources]
+        start = max([self.site.epoch, *(windows[0].start for windows in both if windows)])
+        end = min((windows[-1].end if windows else 0 for windows in both), default=0)
+        if len(both) < 2 or start >= end:  # noqa: PLR2004 - LMT and jobs
+            return None
+        with open_archive(LMT.system, start, end, config=self.config_path) as archive:
+            return compare_load(Work(self.site), Days((self.config.archive.jobs,), JOBS.system), archive)
 
     def dead(self, source: Source) -> Sequence[Window]:  # noqa: ARG002 - scenes that kill sources know
         """Return when a source did not run."""

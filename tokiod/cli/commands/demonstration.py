@@ -20,12 +20,18 @@ from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import ALL, JOBS, NODES
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
+    from tokiod.simulator.jobs.one_load import Agreement
 
 HISTORY_SECONDS = 1800
 """Simulated seconds before the daemon's start, so that it has gaps to heal at once."""
+ON_PURPOSE = """\
+On purpose, the writer was killed once, and the simulated sources are late, refuse, hang, answer in part and lose their counters.
+What lfs and lctl did not answer is lost, because they know the present alone. Late is what is older than the site, whose first sample is
+of {first}: the daemon asks for {hours:.1f} h."""
 MAX_START_SECONDS = 60
 """Real seconds that a busy machine may need to start the daemon; they are not among the demo's."""
 COMMAND_TIMEOUT_SECONDS = 3
@@ -46,7 +52,8 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page
         raise TokiodError(f"cannot create {directory}: {error.strerror}; name another directory") from error
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
-    site = Site(epoch=int(clock.epoch) - HISTORY_SECONDS, seed=seed, timezone="UTC")
+    # Jobs act once in a minute, so that LMT and the job table can be compared minute by minute.
+    site = Site(epoch=int(clock.epoch) - HISTORY_SECONDS, seed=seed, timezone="UTC", acts=1)
     scene = Scene(
         directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=(*ALL, NODES), command_timeout=COMMAND_TIMEOUT_SECONDS
     )
@@ -64,7 +71,6 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page
         if page:
             console.print(f"the live page, for users of this machine: {address}", style="bold", soft_wrap=True)
         _play(scene, seconds, console)
-        _wait_complete(scene, console)
         if page:
             console.print(f"{address} stays for {page} s, and the daemon goes on; Ctrl-C ends both", soft_wrap=True)
             time.sleep(page)  # noqa: TID251 - real time
@@ -77,14 +83,15 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page
 
 def is_right(scene: Scene, console: Console) -> bool:
     """Compare the archive with the site, print the differences and how to look at the files; return whether every cell is correct."""
-    comparison = scene.compare()
-    _tell(scene, comparison, console)
-    return comparison.equal and comparison.filled > 0
+    comparison, agreement = scene.compare(), scene.compare_load()
+    _tell(scene, comparison, agreement, console)
+    return comparison.equal and comparison.filled > 0 and (agreement is None or not agreement.different)
 
 
 def _play(scene: Scene, seconds: int, console: Console) -> None:
-    """Show the status live, from the first stored windows of all sources on for so many seconds. Kill the writer after half of them.
+    """Show the status live, from the first stored windows of all sources on for so many seconds, and until all is stored.
 
+    The writer is killed after half of them.
     A source of the present alone may store nothing on a machine that is too busy for the rate: the demo does not wait for it for ever.
     """
     start = SystemClock().monotonic()
@@ -95,9 +102,11 @@ def _play(scene: Scene, seconds: int, console: Console) -> None:
                 has_begun, start, passed = True, SystemClock().monotonic(), 0.0
             if has_begun and not killed and passed > seconds / 2 and (pid := scene.pid("writer")) is not None:
                 killed = scene.kill("writer")
-                live.console.print(f"kill -9 {pid}: the writer was killed, the daemon continues", style="bold red")
+                live.console.print(f"kill -9 {pid}: the writer was killed on purpose, the daemon continues", style="bold yellow")
             live.update(rendered(gathered(scene.config, scene.clock)), refresh=True)
             time.sleep(0.5)  # noqa: TID251 - real time
+        _wait_complete(scene, console)
+        live.update(rendered(gathered(scene.config, scene.clock)), refresh=True)
     if not console.is_terminal:
         console.print()  # without a terminal rich leaves the table's last line open
 
@@ -105,19 +114,28 @@ def _play(scene: Scene, seconds: int, console: Console) -> None:
 def _wait_complete(scene: Scene, console: Console) -> None:
     """Wait until all data up to now is stored."""
     end = int(scene.clock.time()) // scene.window * scene.window
-    with console.status("waiting for the last windows to be stored"):
-        wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
+    if console.is_terminal:
+        console.print("waiting for the last windows to be stored")
+    wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
 
 
-def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
-    for difference in comparison.differences[:20]:
+def _tell(scene: Scene, comparison: Comparison, agreement: Agreement | None, console: Console) -> None:
+    for difference in [*comparison.differences[:20], *(agreement.different[:20] if agreement else ())]:
         console.print(str(difference), style="red", highlight=False)
     verdict = ", ".join(f"{comparison.counts[kind]} {kind}" for kind in ("lost", "extra", "different"))
+    console.print(ON_PURPOSE.format(first=iso(scene.site.epoch), hours=scene.retention / 3600).replace("\n", " "), highlight=False)
     console.print(
         f"{comparison.cells} cells compared with the simulator, {comparison.filled} hold a number: {verdict}",
         style="bold",
         soft_wrap=True,
     )
+    if agreement:
+        console.print(
+            f"{agreement.nbytes / 1e9:.1f} GB that jobs read and wrote by the job table compared with what LMT counted: "
+            f"{agreement.sums} sums of an OST over a minute, {len(agreement.different)} differ",
+            style="bold",
+            soft_wrap=True,
+        )
     programs = Path(sys.executable).parent
     console.print("inspect the files (h5dump is in Debian's hdf5-tools) and the archive:")
     for source in scene.sources:

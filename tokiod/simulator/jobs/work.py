@@ -1,6 +1,7 @@
 """What jobs do on the targets of a site: a function of (seed, hour in which a job begins), in every process and at any time.
 
-A job does something in some moments of its life, each time on some of its targets. A target counts it from its first operation on,
+A job does something in some moments of its life, each time on some of its targets; LMT's counters are the sums of that
+(tokiod.simulator.load). A target counts a job from its first operation on,
 removes it once it was idle for longer than CLEANUP_MOMENTS, and begins again where it is restarted: at random, and when it moves to the
 partner of its server and back. All of that is known in advance, so what a target has counted at a time is looked up.
 """
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tokiod.simulator.site import Site
 
 HOUR = 3600
-MOMENTS = 4
-"""In which counts may change, in a moment of the site: a poll sees them as they were at the beginning of one."""
+STEP_SECONDS = 15
+"""For which _OFFENDER_MIB and the amounts of other jobs are."""
 CLEANUP_MOMENTS = 10
 """Moments of the site after which a target removes an idle job: 600 s where a moment is a minute."""
 MAX_HOURS = 3
@@ -34,8 +35,23 @@ DATA, METADATA = ("read_bytes", "write_bytes", "getattr", "punch"), ("open", "cl
 """Operations that OSTs and MDTs count."""
 FIRST_USER, USERS, NODES = 1000, 17, 64
 SERVERS = ("oss1", "oss2", "mds1")
+IDLE_OSTS, IDLE_OST = 8, 5
+"""Of so many OSTs the one with this number is out of use: its counters never move."""
+_OFFENDER_MIB = 20_000
+"""What the largest job writes and reads on a target in a step of 15 s: some 1.4 GB/s."""
 _RESTARTS, _MOVES = 0.04, 0.04
 """Shares of hours in which a target is restarted, and in which a server's targets are on its partner."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Acts:
+    """What a job did on a target. times: i8[n] epoch seconds of acts; done: i8[n, operations, 2], samples and sums."""
+
+    target: str
+    identity: str
+    operations: tuple[str, ...]
+    times: NDArray[np.int64]
+    done: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,10 +83,11 @@ class Work:
     def __init__(self, site: Site, jobs: int = 12) -> None:
         self.site = site
         self.jobs = jobs
-        self.step = max(site.moment // MOMENTS, 1)
+        self.step = max(site.moment // site.acts, 1)
         self.cleanup = CLEANUP_MOMENTS * site.moment
         self.targets = (*site.ost_names, *site.mdt_names)
         self.begun = lru_cache(maxsize=64)(self._begun)
+        self._acts = lru_cache(maxsize=8)(self._acts_begun)
         self._restarts = lru_cache(maxsize=256)(self._restarts_of)
 
     def offender(self, time: float) -> str | None:
@@ -80,9 +97,17 @@ class Work:
 
     def lives(self, start: float, end: float) -> Iterator[Life]:
         """Yield the lives that may have an operation in [start, end)."""
-        first = int(start) // HOUR - MAX_HOURS - 1
-        for hour in range(max(first, self.site.epoch // HOUR), -(-int(end) // HOUR)):
+        for hour in self._hours(start, end):
             yield from self.begun(hour)
+
+    def acts(self, start: float, end: float) -> Iterator[Acts]:
+        """Yield what jobs did that may have acts in [start, end)."""
+        for hour in self._hours(start, end):
+            yield from self._acts(hour)
+
+    def _hours(self, start: float, end: float) -> range:
+        """Return the hours in which jobs began that may do something in [start, end); before the site's first there is none."""
+        return range(max(int(start) // HOUR - MAX_HOURS - 1, self.site.epoch // HOUR), -(-int(end) // HOUR))
 
     def scheduled(self, hour: int) -> Iterator[tuple[str, int, int, NDArray[np.float64]]]:
         """Yield the jobs of the scheduler that begin in an hour: job id, begin in epoch seconds, seconds, and the numbers drawn for it."""
@@ -95,6 +120,10 @@ class Work:
         for life in self.lives(time - self.cleanup, time + 1):
             if life.target == target and (row := life.row(time)) is not None:
                 yield life, row
+
+    def restarts(self, target: str, start: int, end: int) -> list[int]:
+        """Return when a target began to count anew, in the hours of [start, end]."""
+        return [time for hour in range(start // HOUR, end // HOUR + 1) for time in self._restarts(target, hour)]
 
     def server(self, target: str, time: float) -> str:
         """Return which server has a target at a time."""
@@ -120,22 +149,28 @@ class Work:
         return draw(self.site, "jobs", hour, self.jobs, 8)
 
     def _begun(self, hour: int) -> list[Life]:
-        drawn = self._drawn(hour)
-        return [life for number in range(self.jobs) for life in self._lives_of(hour, number, drawn[number])]
+        return [self._life(acts) for acts in self._acts_begun(hour)]
 
-    def _lives_of(self, hour: int, number: int, drawn: NDArray[np.float64]) -> Iterator[Life]:
+    def _acts_begun(self, hour: int) -> list[Acts]:
+        drawn = self._drawn(hour)
+        return [acts for number in range(self.jobs) for acts in self._acts_of(hour, number, drawn[number])]
+
+    def _acts_of(self, hour: int, number: int, drawn: NDArray[np.float64]) -> Iterator[Acts]:
         identity, is_offender = _identity(hour, number, drawn), _is_offender(hour, number)
         begin, seconds = self._span(hour, number, drawn)
         steps = max(seconds // self.step, 1)
         shares = draw(self.site, f"jobs of {hour}", number, len(self.targets))
         for place, target in enumerate(self.targets):
-            if is_offender or shares[place] < 0.1 + 0.4 * drawn[4]:
+            is_idle = place < self.site.osts and place % IDLE_OSTS == IDLE_OST
+            if not is_idle and (is_offender or shares[place] < 0.1 + 0.4 * drawn[4]):
                 noise = draw(self.site, f"jobs {target}", hour * self.jobs + number, steps)
                 does = np.ones(steps, bool) if is_offender else self._active(noise, drawn[5])
                 if does.any():
                     offsets = np.flatnonzero(does)
-                    amount = 10 ** (4 * drawn[6]) * (0.5 + noise[offsets]) * (1e4 if is_offender else 1)
-                    yield self._life(target, identity, begin + self.step * offsets, amount, drawn[7])
+                    amount = (_OFFENDER_MIB if is_offender else 10 ** (3 * drawn[6])) * (0.5 + noise[offsets]) * self.step / STEP_SECONDS
+                    writes = (1 + drawn[7]) / 2 if is_offender else drawn[7]
+                    operations, done = _done(target, amount, writes)
+                    yield Acts(target, identity, operations, begin + self.step * offsets, done)
 
     def _span(self, hour: int, number: int, drawn: NDArray[np.float64]) -> tuple[int, int]:
         """Return when a job begins, and for how many seconds it runs."""
@@ -146,16 +181,13 @@ class Work:
     def _active(self, noise: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
         """Return in which steps a job does something: in most, with pauses that may be longer than a target's patience."""
         steps = len(noise)
-        pause = int(CLEANUP_MOMENTS * MOMENTS * 1.5)
+        pause = int(CLEANUP_MOMENTS * self.site.acts * 1.5)
         spells = np.arange(steps) // pause
         is_quiet = (noise[spells * pause] < 0.4 * share) & (spells > 0)
         return ~is_quiet & (noise < 0.3 + 0.7 * share)
 
-    def _life(self, target: str, identity: str, times: NDArray[np.int64], amount: NDArray[np.float64], writes: float) -> Life:
-        operations = METADATA if "-MDT" in target else DATA
-        samples = np.stack([np.ceil(amount * share) for share in (1 - writes, writes, 0.1, 0.01)], axis=1).astype(np.int64)
-        sums = samples * np.array([1 << 20, 1 << 20, 37, 411] if operations is DATA else [52, 8, 230, 12])
-        done = np.stack([samples, sums], axis=2)
+    def _life(self, acts: Acts) -> Life:
+        target, times, done = acts.target, acts.times, acts.done
         cumulative = done.cumsum(axis=0)
         restarts = np.array([
             one for hour in range(int(times[0]) // HOUR, int(times[-1] + self.cleanup) // HOUR + 1) for one in self._restarts(target, hour)
@@ -166,7 +198,15 @@ class Work:
         first = np.maximum.accumulate(np.where(is_new, np.arange(len(times)), 0))
         floor = (cumulative - done)[first]
         until = np.minimum(times + self.cleanup, np.append(restarts, np.iinfo(np.int64).max)[before])
-        return Life(target, identity, operations, times, times[first], cumulative - floor, until, cumulative[-1])
+        return Life(target, acts.identity, acts.operations, times, times[first], cumulative - floor, until, cumulative[-1])
+
+
+def _done(target: str, amount: NDArray[np.float64], writes: float) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the operations that a target counts, and i8[n, operations, 2] of them. amount: f8[n], MiB on an OST; writes: their share."""
+    operations = METADATA if "-MDT" in target else DATA
+    samples = np.stack([np.ceil(amount * share) for share in (1 - writes, writes, 0.1, 0.01)], axis=1).astype(np.int64)
+    sums = samples * np.array([1 << 20, 1 << 20, 37, 411] if operations is DATA else [52, 8, 230, 12])
+    return operations, np.stack([samples, sums], axis=2)
 
 
 def _is_offender(hour: int, number: int) -> bool:

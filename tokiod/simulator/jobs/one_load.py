@@ -1,0 +1,103 @@
+"""Whether the job table and LMT's counters say the same of a site's load: what jobs did is what their targets did.
+
+Both are read from the archive. At a site with one act of a job in a moment, whoever asks in a moment sees all that was done until its end,
+and the increases of the job table since the poll before are those of LMT's cells. Where LMT itself is wrong (a server away, a counter that
+fell) or a target forgot what no poll had seen, there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.jobs.span import span_rows
+from tokiod.simulator.faults import BLOCK, absent_values, trouble
+from tokiod.simulator.site import STEP
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from tokiod.jobs.rows import JobRows
+    from tokiod.jobs.span import Days
+    from tokiod.reader.archive import Archive
+    from tokiod.simulator.jobs.work import Work
+    from tokiod.simulator.site import Site
+
+DATASETS = {"datatargets/readbytes": "read_bytes.sum", "datatargets/writebytes": "write_bytes.sum"}
+
+
+@dataclass(slots=True)
+class Agreement:
+    """sums: how many sums of a target over the time between two polls were compared, with nbytes in them; different: sentences."""
+
+    sums: int
+    nbytes: int
+    different: list[str]
+
+
+def compare_load(work: Work, days: Days, archive: Archive) -> Agreement:
+    """Compare the bytes of each OST in an open archive, between each two polls that its server answered, with the sums over its jobs."""
+    found, span = Agreement(0, 0, []), Window(int(archive.span.start), int(archive.span.end))
+    done = span_rows(days, span.start, span.end)
+    minutes, right = _answered(work, done.rows), _right_cells(work.site, span)
+    time, moment = done.rows.columns["time"], work.site.moment
+    for dataset, count in DATASETS.items():
+        cells = archive.array(dataset)[:, :]
+        for number, target in enumerate(archive.columns(dataset)):
+            ours = done.rows.targets[done.rows.target] == target.encode()
+            for window in _between(work, target, minutes, span):
+                rows = slice((window.start - span.start) // STEP, (window.end - span.start) // STEP)
+                counted = cells[rows, number]
+                if not right[rows, number].all() or np.isnan(counted).any():
+                    continue
+                by_jobs = int(done.activity.counts[count][ours & (time >= window.end - moment) & (time < window.end)].sum())
+                found.sums, found.nbytes = found.sums + 1, found.nbytes + by_jobs
+                if by_jobs != int(counted.sum()):
+                    found.different.append(f"{dataset} {target} {window}: {by_jobs} by jobs, {int(counted.sum())} by LMT")
+    return found
+
+
+def _answered(work: Work, rows: JobRows) -> set[tuple[str, int]]:
+    """Return in which moments each server answered: some job does something on its targets in each of them."""
+    targets = [name.decode() for name in rows.targets.tolist()]
+    moments = rows.columns["time"] // work.site.moment * work.site.moment
+    pairs = np.unique(np.stack([rows.target, moments]), axis=1).T.tolist()
+    return {(work.server(targets[target], moment), moment) for target, moment in pairs}
+
+
+def _between(work: Work, target: str, answered: set[tuple[str, int]], span: Window) -> Iterator[Window]:
+    """Yield the time from the end of each moment in which a target's server answered to the end of the next such moment."""
+    moment = work.site.moment
+    seen = [start for start in range(span.start, span.end, moment) if (work.server(target, start), start) in answered]
+    for before, after in pairwise(seen):
+        # What a target forgot when it began again, no later poll could see.
+        if after - before == moment or not any(before < time <= after for time in work.restarts(target, before, after)):
+            yield Window(before + moment, after + moment)
+
+
+def _right_cells(site: Site, span: Window) -> NDArray[np.bool_]:
+    """Return bool[rows, OSTs]: whether LMT's samples at both ends of each cell are what was measured."""
+    first, last = (span.start - site.epoch) // STEP, (span.end - site.epoch) // STEP
+    wrong = np.concatenate([_wrong(site, block) for block in range(max(first // BLOCK, 0), last // BLOCK + 1)])
+    wrong = wrong[first - first // BLOCK * BLOCK :][: last - first + 1]
+    right: NDArray[np.bool_] = ~(wrong[:-1] | wrong[1:])
+    return right
+
+
+def _wrong(site: Site, block: int) -> NDArray[np.bool_]:
+    now = trouble(site, block)
+    nulls = [absent_values(site, block, "OST_DATA", field, site.osts) for field in ("READ_BYTES", "WRITE_BYTES")]
+    parts: Iterable[NDArray[np.bool_]] = (now.ost_absent, now.ost_reset, now.ost_zero, now.ost_dip, now.twice, *nulls)
+    found = np.zeros((BLOCK, site.osts), bool)
+    for one in parts:
+        found |= one
+    # After zeros and a fall the rule of differences looks further back than one sample.
+    for shift in range(1, 4):
+        found[shift:] |= found[:-shift]
+    return found
