@@ -40,7 +40,7 @@ class Site:
     interfaces: of the routers that lead to the site's outside, two to a router.
     nsds, nsd_servers: GPFS's disks and the servers that they hang on; the first server holds metadata, on disks of its own.
     moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.
-    acts: in how many steps of a moment jobs do something; with 1, whoever asks in a moment sees all that they do in it.
+    acts: steps of a moment in which jobs do something; with 1, each poll in a moment sees all that they do in it.
     failing: whether, with trouble, ESnet's service and the programs fail now and then, too.
     hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
     late: largest delay in seconds after which a document can be found.

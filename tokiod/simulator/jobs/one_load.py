@@ -1,6 +1,6 @@
 """Whether the job table and LMT's counters say the same of a site's load: what jobs did is what their targets did.
 
-Both are read from the archive. At a site with one act of a job in a moment, whoever asks in a moment sees all that was done until its end,
+Both are read from the archive. At a site with one act of a job in a moment, each poll in a moment sees all that was done until its end,
 and the increases of the job table since the poll before are those of LMT's cells. Where LMT itself is wrong (a server away, a counter that
 fell) or a target forgot what no poll had seen, there is nothing to compare.
 """
