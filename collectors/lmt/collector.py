@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 UNNAMED = "component without a name"
 NOT_A_NUMBER = NULL_INTEGER
-STOPPED_SECONDS, STOPPED_LONG_AGO_SECONDS = 600, 15
+STOPPED_SECONDS, STOPPED_LONG_AGO_SECONDS = 600, 10
 """How long a database must have had no new TS_ID until the newest one is complete; and if that is more than a day old by the clock here.
 
 Only what is seen to stand still counts as stopped: either clock may be wrong, and an hour in `timezone` is easily wrong.
