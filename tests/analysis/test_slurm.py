@@ -125,7 +125,7 @@ def test_a_job_is_the_record_without_a_step_and_a_step_the_one_with_it(sacct, tm
     assert [one.jobid for one in jobs_of("7.batch", sacct(batch), ZONE)] == ["7.batch"]
     tasks = [{"JobID": f"7_{n}", "JobIDRaw": str(7 + n)} for n in (1, 2)]
     assert [one.jobid for one in jobs_of("7", sacct(*tasks, batch), ZONE)] == ["7_1", "7_2"]
-    options = ["--jobs=7", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
+    options = ["--jobs=7", "--duplicates", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
     assert (tmp_path / "call").read_text() == repr((options, "%s", "America/Los_Angeles"))
 
 
