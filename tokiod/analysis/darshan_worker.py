@@ -28,7 +28,7 @@ WITHOUT_OWN_TRANSFERS = frozenset(
 )
 """Modules whose transfers, if any, a module of APIS has too."""
 OF_DAOS = ("dfs", "daos")
-"""Interfaces whose files are in containers of DAOS, so a mount point is none of theirs."""
+"""Interfaces whose files are in containers of DAOS, below no mount point."""
 COUNTERS = (
     "BYTES_READ",
     "BYTES_WRITTEN",
