@@ -98,7 +98,7 @@ class Lmt:
         """
         schema = await self._schema()
         local = await self._local_time()
-        await self._check_complete(window, local)
+        is_at_end = await self._check_complete(window, local)
         inventory = await self._read_inventory(schema)
         dropped = Counter({UNNAMED: inventory.unnamed})
         span = await self._span(window, local, dropped)
@@ -106,7 +106,8 @@ class Lmt:
             found: list[Batch] = []
             for table, numbers in zip(TABLES, tasks, strict=True):
                 found += batches(table, await numbers, span, inventory)
-        return WindowData(found, None, +dropped)
+        # Counted, so that it is counted again later: a server that stood still may go on with the same TS_ID.
+        return WindowData(found, await self.count(window) if is_at_end else None, +dropped)
 
     async def rows(self, window: Window) -> RawRows:
         """Return the rows that collect() reads. Raises as that does."""
@@ -157,10 +158,13 @@ class Lmt:
         zone = None if self._options.asserted else await self._database.zone()
         return LocalTime(zone or self._options.zone)
 
-    async def _check_complete(self, window: Window, local: LocalTime) -> None:
-        """Raise NotYet unless all rows of a window are there: see the note above. A finished database is complete for all windows."""
+    async def _check_complete(self, window: Window, local: LocalTime) -> bool:
+        """Raise NotYet unless all rows of a window are there: see the note above. A finished database is complete for all windows.
+
+        Return whether it has the newest TS_ID of a database that has stopped.
+        """
         if self._is_complete:
-            return
+            return False
         found = await self._database.select(f"SELECT {self._database.local}, TS_ID FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1")
         newest = found[0] if found and found[0][0] is not None else ()
         if newest != self._newest:
@@ -171,7 +175,7 @@ class Lmt:
         guess = local.instant(int(seconds(newest[:1])[0]))
         self._is_complete = self._database.finished
         if self._is_complete or guess - SHIFT_REACH >= window.end:
-            return
+            return False
         _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Counter())
         reached = int(times[-1])
         ended_at = self._site.calendar.window(reached, self.step).end if self._has_stopped(reached) else None
@@ -179,6 +183,7 @@ class Lmt:
             seen = "" if ended_at is None else " and has stopped there"
             text = f"{self._database} has reached {iso(reached)} ({newest[0]} in {local.zone}){seen}, not yet {iso(window.end)}"
             raise NotYet(text, ended_at)
+        return window.end > reached
 
     def _has_stopped(self, reached: int) -> bool:
         """Return whether the database has had no new TS_ID for so long that it gets no row of the newest one, at an epoch second."""

@@ -343,6 +343,8 @@ class TestStopped:
                 await clock.advance(seconds)
                 states += [await self.reached(collector, window) for window in (self.LAST, self.ACROSS)]
             found = await collected(collector, self.LAST)
+            records = [(await collector.collect(Window(start, start + STEP))).records for start in (START, self.LAST.start)]
+            assert records == [None, await collector.count(self.LAST)]
             with closing(sqlite3.connect(path)) as db, db:
                 later = lmt_database.tables(steps=self.STEPS + 1)["TIMESTAMP_INFO"][-1:]
                 lmt_database.add(db, {"TIMESTAMP_INFO": [(FIRST + self.STEPS + 100, later[0][1])]})
