@@ -196,6 +196,12 @@ def test_a_job_over_a_change_of_step_has_the_figures_of_equal_times(tmp_path):
     assert found["fs_frac_missing"] == pytest.approx(1 - 14 / (3 * 19))
 
 
+def test_a_job_between_two_rows_of_the_only_dataset_has_no_data(tmp_path):
+    place = save(tmp_path, 1, ["a"], [[1]])
+    with open_archive("fs", place.start + 10, place.start + 20, path=tmp_path / "%-d.hdf5") as archive, pytest.raises(NoData):
+        summarize_job(archive)
+
+
 def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_without_data(day, tmp_path):
     path, _ = day
     jobs = tmp_path / "jobs.csv"
