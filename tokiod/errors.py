@@ -57,7 +57,14 @@ class Transient(CollectError):  # noqa: N818 - the field says "transient", not "
 
 
 class NotYet(Transient):
-    """The source has not got that far yet."""
+    """The source has not got that far yet.
+
+    ended_at: the epoch second at which the source seems to end: it has not gone on for long, and what it has before is complete.
+    """
+
+    def __init__(self, message: str, ended_at: int | None = None) -> None:
+        super().__init__(message)
+        self.ended_at = ended_at
 
 
 class Fatal(CollectError):  # noqa: N818 - as above

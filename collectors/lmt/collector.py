@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 UNNAMED = "component without a name"
 NOT_A_NUMBER = NULL_INTEGER
+STOPPED_SECONDS, STOPPED_LONG_AGO_SECONDS = 600, 10
+"""How long a database must have had no new TS_ID until the newest one is complete; and if that is more than a day old by the clock here.
+
+Only what is seen to stand still counts as stopped: either clock may be wrong, and an hour in `timezone` is easily wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +65,23 @@ def connected(config: Config, site: Site) -> Lmt:
     """Return the collector of a database that LMT fills."""
     zone = ZoneInfo(config.timezone) if config.timezone else site.calendar.zone
     options = Options(config.step, zone, config.timezone is not None, config.filesystem, config.mdt_names)
-    return Lmt(database(config.url, config, site, finished=False), options)
+    return Lmt(database(config.url, config, site, finished=False), options, site)
 
 
 # Rows of a TS_ID may arrive until LMT has begun the next TS_ID, and a row that misses it gets the next one. So a window is complete once
-# there is a TS_ID at its end or later, and then it never changes. Data are queried by ranges of TS_IDs only: LMT never deletes rows, and a
-# join over time stamps would take its server minutes.
+# there is a TS_ID at its end or later, and then it never changes. Of a database that has stopped, the newest TS_ID is complete too.
+# Data are queried by ranges of TS_IDs only: LMT never deletes rows, and a join over time stamps would take its server minutes.
 class Lmt:
     """The collector of an LMT database."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = True
 
-    def __init__(self, database: Database, options: Options) -> None:
+    def __init__(self, database: Database, options: Options, site: Site) -> None:
         self.step = options.step
+        self._site = site
+        self._newest: tuple[Any, ...] | None = None
+        self._newest_since = 0.0
         self._database = database
         self._options = options
         self._is_complete = False
@@ -85,11 +93,12 @@ class Lmt:
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset, each with all of the file system's components as columns.
 
-        Raises NotYet until there is a TS_ID at the window's end or later, and the errors of Database.
+        Raises NotYet until there is a TS_ID at the window's end or later, or in its last row if the database has stopped, and the errors
+        of Database.
         """
         schema = await self._schema()
         local = await self._local_time()
-        await self._check_complete(window, local)
+        is_at_end = await self._check_complete(window, local)
         inventory = await self._read_inventory(schema)
         dropped = Counter({UNNAMED: inventory.unnamed})
         span = await self._span(window, local, dropped)
@@ -97,7 +106,8 @@ class Lmt:
             found: list[Batch] = []
             for table, numbers in zip(TABLES, tasks, strict=True):
                 found += batches(table, await numbers, span, inventory)
-        return WindowData(found, None, +dropped)
+        # Counted, so that it is counted again later: a server that stood still may go on with the same TS_ID.
+        return WindowData(found, await self.count(window) if is_at_end else None, +dropped)
 
     async def rows(self, window: Window) -> RawRows:
         """Return the rows that collect() reads. Raises as that does."""
@@ -148,21 +158,38 @@ class Lmt:
         zone = None if self._options.asserted else await self._database.zone()
         return LocalTime(zone or self._options.zone)
 
-    async def _check_complete(self, window: Window, local: LocalTime) -> None:
-        """Raise NotYet unless the newest TS_ID is at the window's end or later, or the database is finished, and so complete for all."""
+    async def _check_complete(self, window: Window, local: LocalTime) -> bool:
+        """Raise NotYet unless all rows of a window are there: see the note above. A finished database is complete for all windows.
+
+        Return whether it has the newest TS_ID of a database that has stopped.
+        """
         if self._is_complete:
-            return
-        sql = f"SELECT {self._database.local} FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1"
-        newest = await self._database.select(sql)
-        if not newest or newest[0][0] is None:
-            raise (Fatal if self._database.finished else NotYet)(f"{self._database} has no time stamps: is LMT's cerebrod filling it?")
-        guess = local.instant(int(seconds(newest[0])[0]))
+            return False
+        found = await self._database.select(f"SELECT {self._database.local}, TS_ID FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1")
+        newest = found[0] if found and found[0][0] is not None else ()
+        if newest != self._newest:
+            self._newest, self._newest_since = newest, self._site.clock.monotonic()
+        if not newest:
+            text = f"{self._database} has no time stamps: is LMT's cerebrod filling it?"
+            raise Fatal(text) if self._database.finished else NotYet(text, 0 if self._has_stopped(0) else None)
+        guess = local.instant(int(seconds(newest[:1])[0]))
         self._is_complete = self._database.finished
         if self._is_complete or guess - SHIFT_REACH >= window.end:
-            return
+            return False
         _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Counter())
-        if times[-1] < window.end:
-            raise NotYet(f"{self._database} has reached {iso(times[-1])} ({newest[0][0]} in {local.zone}), not yet {iso(window.end)}")
+        reached = int(times[-1])
+        ended_at = self._site.calendar.window(reached, self.step).end if self._has_stopped(reached) else None
+        if window.end > (reached if ended_at is None else ended_at):
+            seen = "" if ended_at is None else " and has stopped there"
+            text = f"{self._database} has reached {iso(reached)} ({newest[0]} in {local.zone}){seen}, not yet {iso(window.end)}"
+            raise NotYet(text, ended_at)
+        return window.end > reached
+
+    def _has_stopped(self, reached: int) -> bool:
+        """Return whether the database has had no new TS_ID for so long that it gets no row of the newest one, at an epoch second."""
+        clock = self._site.clock
+        needed = STOPPED_LONG_AGO_SECONDS if clock.time() - reached > DAY else STOPPED_SECONDS
+        return clock.monotonic() - self._newest_since >= needed
 
     async def _span(self, window: Window, local: LocalTime, dropped: Counter[str]) -> Span:
         ts_ids, times = await self._stamps(window, local, dropped)

@@ -33,7 +33,7 @@ def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCol
     Raises TokiodError for a file that is missing or not SQLite, and for an invalid URL.
     """
     how = Options(options.step, site.calendar.zone, asserted=True, filesystem=options.filesystem, mdt_names=options.mdt_names)
-    copies = [Lmt(_database(str(name), options, site), how) for name in inputs]
+    copies = [Lmt(_database(str(name), options, site), how, site) for name in inputs]
     return copies[0] if len(copies) == 1 else Copies(copies)
 
 

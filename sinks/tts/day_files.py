@@ -116,20 +116,26 @@ class DayFiles:
         None if there is no file yet and nothing to store in one. Raises Refusal if the batches contradict the file, or it isn't ready yet.
         """
         self.reopened.note_use(slot)
-        day = self.open(slot)
+        day = self.open(slot, lambda spec: self._merged(slot, spec, self._wanted(slot, kind, chosen)))
         while day is None or not all(day.fits(cells.batch) for cells in chosen):
-            wanted = spec_for(slot, kind, self.units.get(kind, {}), lambda *of: self._max_step(slot.system, *of), chosen)
+            wanted = self._wanted(slot, kind, chosen)
             if day is None and not wanted.matrices:
                 return None
             day = self._create_or_grow(slot, day, wanted)
         return day
 
+    def _wanted(self, slot: FileSlot, kind: str, chosen: Sequence[Cells]) -> FileSpec:
+        return spec_for(slot, kind, self.units.get(kind, {}), lambda *of: self._max_step(slot.system, *of), chosen)
+
     def exists(self, slot: FileSlot) -> bool:
         """Return whether a slot has a file."""
         return slot.path in self._open or exists(slot.path)
 
-    def open(self, slot: FileSlot, *, reopen: bool = True) -> OpenDayFile | None:
-        """Return the slot's file if it exists; None for a sealed one unless it is to be reopened, which may raise Refusal."""
+    def open(self, slot: FileSlot, check: Callable[[FileSpec], FileSpec] | None = None) -> OpenDayFile | None:
+        """Return the slot's file if it exists, a sealed one only with `check`, None otherwise.
+
+        check: takes what a sealed file has, and raises Refusal if it must not be reopened: that writes it anew.
+        """
         if (day := self._open.get(slot.path)) is not None:
             # Before anything is read from it for this window: random bytes would become samples of the days around it.
             if not day.file.was_overwritten():
@@ -149,7 +155,7 @@ class DayFiles:
                 self._quarantine.retry_rename(slot.path)  # no file is created over one that could not be renamed
                 return None
             _check_span(slot, spec)
-            return self._reopen(slot) if reopen else None
+            return None if check is None or check(spec) is None else self._reopen(slot)
         return self._take(slot, file)
 
     def neighbour_slot(self, slot: FileSlot, direction: int) -> FileSlot | None:
@@ -170,7 +176,7 @@ class DayFiles:
         if neighbour.path not in self._open and (sealed := self._sealed_days.known(neighbour.path)) is not None:
             return sealed
         try:
-            return self.open(neighbour, reopen=False) or self._sealed_days.read(neighbour.path)
+            return self.open(neighbour) or self._sealed_days.read(neighbour.path)
         except OtherDay:
             return None
 
@@ -215,11 +221,7 @@ class DayFiles:
 
     def _create_or_grow(self, slot: FileSlot, day: OpenDayFile | None, wanted: FileSpec) -> OpenDayFile | None:
         """Create or grow the file for `wanted`; the result may lack some of it if a rewrite for an earlier window was in progress."""
-        try:
-            spec = wanted if day is None else day.file.spec.merged(wanted)
-        except ValueError as error:
-            raise Refusal(f"{slot.path}: {error}", "never") from error
-        _check_columns(slot.path, spec, self.max_columns)
+        spec = self._merged(slot, None if day is None else day.file.spec, wanted)
         if day is None:
             if self.rewrites.at(slot.path) is None:
                 self.before_create(slot)
@@ -228,6 +230,15 @@ class DayFiles:
         if (pending := self.rewrites.at(slot.path)) is not None and pending.change == "sealed":
             self.rewrites.cancel(slot.path)
         return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now(), self._path_before(slot)))
+
+    def _merged(self, slot: FileSlot, spec: FileSpec | None, wanted: FileSpec) -> FileSpec:
+        """Return what a slot's file must have, which has `spec` now. Raises Refusal where it can't have both."""
+        try:
+            merged = wanted if spec is None else spec.merged(wanted)
+        except ValueError as error:
+            raise Refusal(f"{slot.path}: {error}", "never") from error
+        _check_columns(slot.path, merged, self.max_columns)
+        return merged
 
     def _await_rewrite(self, slot: FileSlot, change: Change, rewrite: Callable[[], Rewrite]) -> OpenDayFile | None:
         """Return the file that a window needs, once its rewrite is done; refuse the window until then."""

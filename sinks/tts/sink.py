@@ -105,8 +105,9 @@ class TtsSink:
         slot = self.days.layout(meta.system, window.start)
         selection = Selection(window, applied.dropped, 0 if slot is None else slot.start)
         chosen = [selection.cells(batch) for batch in collected.batches]
-        if slot is None or (meta.extent == "seam" and not self.days.exists(slot)):
-            self._close_span(meta, chosen, applied)
+        if slot is None or (meta.extent == "seam" and not self._holds_seam(slot, meta.kind, chosen)):
+            if slot is None or window.start == slot.start:
+                self._close_span(meta, chosen, applied)
             return applied
         if window.end > slot.end:
             raise Refusal(f"window {window} crosses the end of {slot.path}", "never")
@@ -125,8 +126,17 @@ class TtsSink:
         self._report_changes(meta.system, applied)
         return applied
 
+    def _holds_seam(self, slot: FileSlot, kind: str, chosen: Sequence[Cells]) -> bool:
+        """Return whether a day has a file that can hold a seam: one of another step, or of another program, can't. Raises Refusal."""
+        try:
+            return self.days.exists(slot) and self.days.with_columns(slot, kind, chosen) is not None
+        except Refusal as error:
+            if error.when != "never":
+                raise
+            return False
+
     def _close_span(self, meta: WindowMeta, chosen: Sequence[Cells], applied: Applied) -> None:
-        """Store the counters of the step after the last file: they close its last cells."""
+        """Store the counters of the step after a file, where no file can hold them: they close its last cells."""
         slot = FileSlot(meta.system, Path(), meta.window.start, meta.window.end)
         before = self.days.neighbour(slot, -1)
         for cells in chosen:
@@ -200,7 +210,7 @@ class TtsSink:
     def live_file(self, system: str, time: int) -> LiveFile | None:
         """Return the live file that holds a time, open until the sink is closed; None without one."""
         slot = self.days.layout(system, time)
-        day = None if slot is None else self.days.open(slot, reopen=False)
+        day = None if slot is None else self.days.open(slot)
         return None if day is None else day.file
 
     def miss(self, path: Path) -> None:
@@ -244,7 +254,7 @@ class TtsSink:
                     self.days.note_failure("sealed", slot, error)
 
     def _seal(self, slot: FileSlot) -> bool:
-        if self.days.rewrites.at(slot.path) is not None or (day := self.days.open(slot, reopen=False)) is None:
+        if self.days.rewrites.at(slot.path) is not None or (day := self.days.open(slot)) is None:
             return False
         try:
             self._readable_seams.join(day)

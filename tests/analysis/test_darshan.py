@@ -10,13 +10,14 @@ import random
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tokiod.analysis import darshan_log
+from tokiod.analysis import darshan_log, darshan_worker
 from tokiod.analysis.bad_ost import correlations, striped_files
 from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan
 from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Statistics, logs_of, read_logs
@@ -95,6 +96,66 @@ def test_a_log_without_posix_has_no_key_of_it_and_its_interface_is_stdio():
     )
     assert (len(log.osts), striped_files([log])) == (519, [])
     assert read(REFERENCE / "sample.darshan") == read(VPICIO)
+
+
+@needs_darshan
+def test_a_log_that_darshan_marked_incomplete_says_so(tmp_path):
+    data = bytearray(IOR.read_bytes())
+    data[20] |= 1 << 1  # the flag of POSIX, in the header
+    (tmp_path / "partial.darshan").write_bytes(data)
+    found, whole = summarize_darshan(read(tmp_path / "partial.darshan")), summarize_darshan(read(IOR))
+    note = "only a part of what posix did is in the log: Darshan's memory was too small (DARSHAN_MODMEM)"
+    assert found == whole | {"darshan_partial_modules": "posix", "darshan_note": note}
+
+
+class Report:
+    """What pydarshan returns of a log with modules of DAOS and one that it does not know; each moved another number of bytes."""
+
+    def __init__(self, *_, **__):
+        self.modules = {name: {"partial_flag": name == "STDIO"} for name in ("STDIO", "DFS", "DAOS", "HEATMAP", "NEW")}
+        numbers = ("jobid", "uid", "nprocs", "start_time_sec", "end_time_sec", "run_time")
+        self.metadata = {"job": dict.fromkeys(numbers, 1), "exe": "a.out"}
+        self.mounts, self.name_records = [("/", "overlay")], {1: "/x"}
+        names = ["BYTES_READ", "BYTES_WRITTEN"]
+        self.counters = {api: {"counters": [f"{api}_{name}" for name in names], "fcounters": []} for api in self.modules}
+        values = {"STDIO": [1, 2], "DFS": [30, 40], "DAOS": [31, 41]}
+        self.records = {api: [{"id": 1, "counters": np.array(of), "fcounters": np.array([])}] for api, of in values.items()}
+
+    def mod_read_all_records(self, api, **_):
+        assert api in self.records
+
+
+def test_transfers_by_daos_count_once_and_other_modules_are_named():
+    log = darshan_worker._read(SimpleNamespace(DarshanReport=Report), "x.darshan")
+    assert [(one.api, one.name, one.read_bytes, one.written_bytes) for one in log.files] == [
+        ("stdio", "/x", 1, 2),
+        ("dfs", "dfs:/x", 30, 40),
+    ]
+    assert (log.apis, log.partial, log.unread) == (["stdio", "dfs"], ["stdio"], ["NEW"])
+    found = summarize_darshan(log)
+    assert (found["darshan_biggest_write_api"], found["darshan_biggest_write_fs"]) == ("dfs", "_unknown")
+
+
+def test_modules_that_are_not_read_are_named():
+    found = summarize_darshan(a_log([], unread=["NEW", "S3"], partial=["dfs"]))
+    assert (found["darshan_unread_modules"], found["darshan_partial_modules"]) == ("NEW,S3", "dfs")
+    assert "; what NEW, S3 moved is in no figure: " in found["darshan_note"]
+
+
+STRANGERS = REFERENCE.parent / "strangers" / "nodes" / "d01_darshan_dfs"
+
+
+@needs_darshan
+@pytest.mark.skipif(not STRANGERS.is_dir(), reason="the inputs of strangers are not part of the project")
+def test_what_was_moved_by_dfs_of_daos_counts_once_and_is_on_no_mount_point():
+    log = read(next(STRANGERS.glob("*.darshan")))
+    found = summarize_darshan(log)
+    assert {how: (found[f"darshan_biggest_{how}_api"], found[f"darshan_biggest_{how}_api_bytes"]) for how in ("read", "write")} == {
+        "read": ("dfs", 16 << 20),
+        "write": ("dfs", 16 << 20),
+    }
+    assert (found["darshan_biggest_write_fs"], found["darshan_biggest_write_fs_bytes"]) == ("_unknown", 16 << 20)
+    assert (log.apis, log.partial, log.unread) == (["posix", "stdio", "dfs"], [], [])
 
 
 def a_log(files, osts=(), **fields):

@@ -82,6 +82,11 @@ def test_the_figures_are_those_of_the_last_sample_at_or_before_the_time(tmp_path
     }
 
 
+def test_failovers_are_as_old_as_the_older_of_their_samples(tmp_path):
+    path = save(tmp_path / "day.hdf5", START, ROWS | AWAY | {"failover/mdtargets": {9: [0]}})
+    assert at([path], START + 12 * STEP + 100)["fshealth_ost_failures_lead_secs"] == 3 * STEP + 100
+
+
 def test_the_row_of_the_time_itself_counts_and_a_later_one_does_not(tmp_path):
     path = save(tmp_path / "day.hdf5", START, ROWS)
     times = [START, START + 12 * STEP - 1, START + 12 * STEP, START + 24 * STEP]

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 import growth
 import pytest
 
-from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, jobs_of, parsed
+from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, jobs_of, numbers_of, parsed, running
 from tokiod.reader.errors import UnclearTime
+from tokiod.reader.span import Span
 
 ZONE = ZoneInfo("America/Los_Angeles")
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "reading" / "sample.slurm"
@@ -125,8 +126,38 @@ def test_a_job_is_the_record_without_a_step_and_a_step_the_one_with_it(sacct, tm
     assert [one.jobid for one in jobs_of("7.batch", sacct(batch), ZONE)] == ["7.batch"]
     tasks = [{"JobID": f"7_{n}", "JobIDRaw": str(7 + n)} for n in (1, 2)]
     assert [one.jobid for one in jobs_of("7", sacct(*tasks, batch), ZONE)] == ["7_1", "7_2"]
-    options = ["--jobs=7", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
+    options = ["--jobs=7", "--duplicates", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
     assert (tmp_path / "call").read_text() == repr((options, "%s", "America/Los_Angeles"))
+
+
+def test_of_a_job_that_was_requeued_the_last_run_is_the_job_and_names_the_others(sacct):
+    first, last, waiting = (
+        {"Start": "100", "End": "200", "State": "REQUEUED"},
+        {"Start": "300", "End": "400"},
+        {"Start": "Unknown", "End": "Unknown"},
+    )
+    others = [{"Start": "10", "End": "20", "User": "bob"}, {"Start": "10", "End": "20", "JobName": "lmp"}]  # before a reset of the numbers
+    (job,) = jobs_of("7", sacct(*others, last, first), ZONE)
+    assert (job.start, [run.start for run in job.others]) == (300, [100])
+    (job,) = jobs_of("7", sacct(first, waiting, last), ZONE)
+    assert (job.start, [run.start for run in job.others]) == (None, [100, 300])
+    (job,) = jobs_of("7", sacct(last), ZONE)
+    assert job.others == ()
+
+
+def test_the_numbers_of_tasks_are_asked_for_by_their_arrays_and_not_too_many_at_once(sacct, tmp_path, monkeypatch):
+    answer = sacct({"JobID": "40_3", "JobIDRaw": "4711"}, {"JobID": "41+1", "JobIDRaw": "42"})
+    assert numbers_of(["41+1", "40_3", "40_5"], answer, ZONE) == {"40_3": "4711", "41+1": "42"}
+    assert "'--jobs=40,41', '--allocations'" in (tmp_path / "call").read_text()
+    monkeypatch.setattr("tokiod.analysis.slurm.MAX_JOBS", 1)
+    numbers_of(["41+1", "40_3"], answer, ZONE)
+    assert "'--jobs=41'" in (tmp_path / "call").read_text()
+
+
+def test_jobs_that_ran_in_a_part_of_a_span_are_those_between_its_edges(sacct):
+    times = [(50, 100), (50, 101), (199, 300), (200, 300), (120, "Unknown"), ("Unknown", "Unknown")]
+    found = running(Span(100, 200), sacct(*({"JobID": str(i), "Start": str(a), "End": str(b)} for i, (a, b) in enumerate(times))), ZONE)
+    assert [job.jobid for job in found] == ["1", "2", "4"]
 
 
 @pytest.mark.parametrize("jobid", ["", "-j", "7 8", "7;8", "all", "7.", "_1", "7\n"])

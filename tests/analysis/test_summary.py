@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from stitched_days import save, slot
 
 from tokiod.analysis.job import summarize_job
 from tokiod.cli.commands.job_summaries import JOBS_PER_TASK
@@ -172,6 +173,32 @@ def test_a_span_in_which_no_row_of_another_step_begins_has_what_the_other_groups
     with open_archive("fs", START + 10, START + 50, path=path) as archive:
         assert {one.source for one in archive.completeness()} == set(cells)
     with open_archive("fs", START + 11, START + 12, path=path) as archive, pytest.raises(NoData):
+        summarize_job(archive)
+
+
+def test_a_job_over_a_change_of_step_has_the_figures_of_equal_times(tmp_path):
+    """From midnight on rows of 60 s for those of 24 s: the figures are those of rows of 12 s."""
+    midnight, found = slot(tmp_path, 2).start, {}
+    for dataset in ("datatargets/readbytes", "mdtargets/opens", "dataservers/cpuload"):
+        directory = tmp_path / dataset.replace("/", "-")
+        directory.mkdir()
+        save(directory, 1, ["a", "b"], [[24, np.nan]] * 3600, 24, dataset)
+        save(directory, 2, ["b", "c"], [[60, np.nan], [np.nan, 120], [np.nan, np.nan]], 60, dataset, is_sealed=True)
+        with open_archive("fs", midnight - 48, midnight + 180, path=directory / "%-d.hdf5") as archive:
+            assert archive.with_rows([dataset]) == [dataset]
+            found |= summarize_job(archive)
+    rates = np.array([1.0] * 4 + [1.0] * 5 + [2.0] * 5)
+    assert found["fs_tot_bytes_read"] == found["fs_tot_open_ops"] == pytest.approx(12 * rates.sum())
+    assert (found["fs_ave_bytes_read_per_sec"], found["fs_sys_ave_open_ops_per_sec"]) == (pytest.approx(rates.mean()),) * 2
+    assert (found["fs_max_bytes_read_per_sec"], found["fs_min_bytes_read_per_sec"]) == (pytest.approx(2), pytest.approx(1))
+    assert found["fs_max_oss_cpu"] == 120
+    assert found["fs_ave_oss_cpu"] == pytest.approx((24 + 60 + 120) / 3)
+    assert found["fs_frac_missing"] == pytest.approx(1 - 14 / (3 * 19))
+
+
+def test_a_job_between_two_rows_of_the_only_dataset_has_no_data(tmp_path):
+    place = save(tmp_path, 1, ["a"], [[1]])
+    with open_archive("fs", place.start + 10, place.start + 20, path=tmp_path / "%-d.hdf5") as archive, pytest.raises(NoData):
         summarize_job(archive)
 
 

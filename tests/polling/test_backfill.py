@@ -14,10 +14,10 @@ from tokiod.errors import Fatal, NotYet, Refusal, Transient
 from tokiod.ledger.database import BUSY_SECONDS, SQLITE, Sqlite
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.backfill import KEPT, MAX_FAULTS, Backfill
+from tokiod.polling.backfill import ENDED, KEPT, LEFT_OUT, MAX_FAULTS, Backfill
 from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.testing.clock import FakeClock
-from tokiod.window import BULK_SECONDS, Calendar, Window
+from tokiod.window import BULK_SECONDS, Calendar, Window, iso
 from tokiod.window_data import WindowData, WindowMeta
 from tokiod.window_result import Stored
 
@@ -366,11 +366,66 @@ def test_windows_without_records_of_a_silent_source_are_recorded_as_empty_but_th
     assert list(site.ledger.stored("one")) == [(known.start, known.end)]
 
 
-def test_a_seam_that_is_still_to_come_is_left_to_live_polling(site):
+def test_a_seam_that_is_still_to_come_is_kept_until_it_is_collected(site):
     site.behave = lambda window: _raise(NotYet("not there")) if window.seconds == STEP else None
     job = site.add()
     site.runs(60)
-    assert site.jobs.get(job.id).state == "done"
+    waiting = site.jobs.get(job.id)
+    assert (waiting.state, waiting.error) == ("running", f"{seams(SPAN)[0]}: not there")
+    assert site.jobs.seams(job) == seams(SPAN)
+    site.behave = lambda _: None
+    site.runs(120)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", "")
+    assert [one.meta.window for one in site.stored if one.meta.extent == "seam"] == seams(SPAN)
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_a_seam_that_the_writer_refuses_for_good_stops_no_other_and_is_named(site, refused):
+    left_out, kept = seams(SPAN)[refused], seams(SPAN)[1 - refused]
+    site.answer = lambda collected: Refusal("rows are 5 s apart", "never") if collected.meta.window == left_out else None
+    job = site.add()
+    site.runs(60)
+    report = LEFT_OUT.format(left_out, "the writer refused it: rows are 5 s apart")
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", report)
+    assert [one.meta.window for one in site.stored if one.meta.extent == "seam"] == [kept]
+
+
+def ends_at(end):
+    return lambda window: _raise(NotYet("it has stopped", end)) if window.end > end else None
+
+
+@pytest.mark.parametrize("options", [{}, {"force": True}, {"datasets": (B,)}, {"parallel": 3}], ids=str)
+@pytest.mark.parametrize("end", [SPAN.start + 1000, SPAN.start + 1440, SPAN.start + STEP, SPAN.end - STEP, SPAN.start, SPAN.start - 5000])
+def test_where_the_source_ends_before_the_job_all_before_is_stored_and_the_rest_is_named(site, end, options):
+    site.behave = ends_at(end)
+    job = site.add(**options)
+    site.runs(60)
+    report = ENDED.format(iso(end), Window(max(end, SPAN.start), SPAN.end), "it has stopped")
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", report)
+    found = sorted(one.meta.window for one in site.stored if one.meta.extent != "seam")
+    assert found == (pieces(Window(SPAN.start, end)) if end > SPAN.start else [])
+    before = [SPAN.start - STEP] if end >= SPAN.start else []
+    assert [one.meta.window.start for one in site.stored if one.meta.extent == "seam"] == before
+
+
+def test_a_source_that_ends_within_the_step_after_the_job_closes_its_last_row(site):
+    site.behave = ends_at(SPAN.end + STEP)
+    job = site.add()
+    site.runs(60)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", "")
+    assert [one.meta.window for one in site.stored if one.meta.extent == "seam"] == seams(SPAN)
+
+
+def test_what_a_source_that_lags_has_of_a_long_window_is_stored_at_once(site):
+    reached = SPAN.start + BULK_SECONDS + STEP
+    site.behave = lambda window: _raise(NotYet("lags")) if window.end > reached else None
+    job = site.add()
+    site.runs(60)
+    assert site.jobs.get(job.id).state == "running"
+    assert list(site.ledger.stored("one")) == [(SPAN.start, reached)]
+    site.behave = lambda _: None
+    site.runs(120)
+    assert list(site.ledger.stored("one")) == [(SPAN.start, SPAN.end)]
 
 
 def test_windows_longer_than_the_longest_are_those_of_the_source(tmp_path):

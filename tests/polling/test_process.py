@@ -310,6 +310,48 @@ def test_a_reload_while_the_directory_of_the_key_of_jobs_is_missing_is_refused_a
     assert asyncio.run(scenario()) == [[f"the key of job ids can't be made: {path}: No such file or directory"]]
 
 
+class Supervisor:
+    """What the process reports to its supervisor."""
+
+    interval = 0.01
+
+    def __init__(self):
+        self.reports = []
+
+    def alive(self, status=""):
+        self.reports.append(status)
+
+    def ready(self):
+        self.reports.append("ready")
+
+    def stopping(self):
+        self.reports.append("stopping")
+
+
+def test_a_process_that_hangs_reports_no_progress_until_it_goes_on(site):
+    """The watchdog of its supervisor would not end it otherwise, or would end a healthy one."""
+    config, supervisor = site.configure(), Supervisor()
+
+    async def scenario():
+        process = CollectorsProcess(lambda: config, site.clock, supervisor)
+        task = asyncio.create_task(process.run())
+        with capture_logs() as logs, writer(config):
+            await until(lambda: "ready" in supervisor.reports)
+            assert not [log for log in logs if log["event"] == "collectors.stuck"]
+            stuck, process._sender.stuck = process._sender.stuck, lambda _now: "the writer is silent"
+            await until(lambda: any(log["event"] == "collectors.stuck" for log in logs))
+            before = len(supervisor.reports)
+            await asyncio.sleep(0.1)
+            assert len(supervisor.reports) == before
+            process._sender.stuck = stuck
+            await until(lambda: len(supervisor.reports) > before)
+            task.cancel()
+            await asyncio.wait({task})
+        return {log["reason"] for log in logs if log["event"] == "collectors.stuck"}
+
+    assert asyncio.run(scenario()) == {"the writer is silent"}
+
+
 def test_a_process_without_a_source_runs_until_it_is_stopped(site):
     config = site.configure()
     text = site.path.read_text()

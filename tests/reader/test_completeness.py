@@ -72,6 +72,19 @@ def test_a_span_within_days_is_cut_and_each_dataset_is_listed_or_the_one_that_is
         opened(tmp_path, START + 1000 * HOUR, START + 1001 * HOUR).completeness()
 
 
+def test_over_a_change_of_step_each_row_is_listed_with_its_own_step(tmp_path):
+    save(tmp_path, 1, ["a"], [[1]] * 23)
+    save(tmp_path, 2, ["a", "b"], [[1, NAN]] * 90 + [[NAN, NAN]] * 1350, step=60, is_sealed=True)
+    save(tmp_path, 3, ["a"], [[1]] * 24)
+    of_read = hours(
+        (22, 23, "stored", ""), (23, 24, "missing", ""), (24, 25.5, "stored", ""), (25.5, 48, "missing", ""), (48, 49, "stored", "")
+    )  # fmt: skip
+    archive = opened(tmp_path, START + 22 * HOUR, START + 49 * HOUR)
+    assert archive.completeness(READ) == archive.completeness() == of_read
+    half = opened(tmp_path, START + 23 * HOUR + 1800, START + 25 * HOUR)
+    assert half.completeness(READ) == hours((24, 25, "stored", ""))
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stored=st.lists(st.booleans(), min_size=24, max_size=24), first=st.integers(0, 22), rows=st.integers(1, 30))
 def test_the_stretches_are_the_runs_of_rows_with_a_value_and_cover_the_span(tmp_path, stored, first, rows):

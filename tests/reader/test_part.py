@@ -3,8 +3,10 @@
 import h5py
 import numpy as np
 import pytest
+from stitched_days import save
 
 from tokiod.reader.part import DatasetEntry, Part
+from tokiod.reader.span import Span
 from tokiod.tts.layout import NotLive
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
@@ -75,3 +77,23 @@ def test_a_process_may_have_the_file_open_with_h5py_before_and_after(path):
     with h5py.File(path, "r") as file:
         np.testing.assert_array_equal(part.read(LOAD, 0, 1), [[0, np.nan]])
         assert file[LOAD].shape == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "may"), [(-2, 0, False), (-2, 1, True), (23, 24, True), (24, 26, False), (0, 24, True), (5, 6, True)]
+)
+def test_a_group_may_reach_the_spans_that_its_rows_touch(tmp_path, first, last, may):
+    place = save(tmp_path, 1, ["a"], [[1]])
+    span = Span(place.start + first * 3600, place.start + last * 3600)
+    part = Part(place.path)
+    assert [part.may_reach("datatargets", span) for _ in range(2)] == [may, may]
+    assert part.may_reach("fullness", span)  # it has no time stamps, which show nothing
+
+
+def test_a_single_row_without_a_step_lasts_a_day(tmp_path):
+    with h5py.File(tmp_path / "one.hdf5", "w") as file:
+        file["fullness/timestamps"] = [1000]
+    reached = [
+        Part(tmp_path / "one.hdf5").may_reach("fullness", Span(start, start + 10)) for start in (980, 995, 1000 + 86399, 1000 + 86400)
+    ]
+    assert reached == [False, True, True, False]

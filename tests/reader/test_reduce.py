@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stitched_days import READ, save, slot
+from stitched_days import READ, save, save_as_pytokio, slot
 
 import tokiod
 from tokiod.reader import reduce as reduction
@@ -30,6 +30,10 @@ def archive(tmp_path_factory):
         values[:, 3], values[30:60] = np.nan, np.nan
         values[generator.random(values.shape) < 0.1] = 0.0
         save(directory, day, [f"c{i}" for i in range(columns)], values, STEP, is_sealed=day != 2)
+    values = generator.random((288, 40)) * 100 - 20
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[generator.random(values.shape) < 0.2] = -0.0
+    save_as_pytokio(directory, 5, [f"c{i}" for i in range(40)], values, STEP)
     first = slot(directory, 1)
     return lambda skip, rows: tokiod.open("fs", first.start + skip * STEP, first.start + (skip + rows) * STEP, path=directory / "%-d.hdf5")
 
@@ -41,11 +45,25 @@ def reduced_by_numpy(cells, how, axis):
     return np.where(np.isnan(cells).all(axis=axis), np.nan, found) if how == "sum" else found
 
 
+@pytest.mark.parametrize("how", NUMPY)
+@pytest.mark.parametrize("dataset", [READ, "datatargets/readrates"])
+def test_null_points_of_a_file_of_pytokio_are_missing(tmp_path, how, dataset):
+    cells = np.arange(20.0).reshape(10, 2)
+    cells[[1, 4, 5], 0] = np.nan
+    cells[2, 0], cells[3, 0] = -0.0, 0.0
+    place = save_as_pytokio(tmp_path, 1, ["a", "b"], cells, STEP)
+    cells[2, 0] = np.nan
+    with tokiod.open("fs", place.start, place.start + 10 * STEP, path=tmp_path / "%-d.hdf5") as one:
+        found = one.reduce(dataset, how=how)
+        scale = STEP if dataset.endswith("rates") and how not in ("count", "missing") else 1
+        np.testing.assert_allclose(found.values * scale, [reduced_by_numpy(cells, how, 0)])
+
+
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     dataset=st.sampled_from([READ, ABSENCE]),
     skip=st.integers(0, 500),
-    rows=st.integers(1, 1100),
+    rows=st.integers(1, 1400),
     every=st.integers(1, 400),
     how=st.sampled_from([*NUMPY]),
 )

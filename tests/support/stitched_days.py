@@ -2,6 +2,7 @@
 
 from datetime import date
 
+import h5py
 import numpy as np
 
 from tokiod.archive.layout import FileSlot
@@ -33,4 +34,19 @@ def save(directory, day, columns, values, step=3600, dataset=READ, *, is_sealed=
     file.close()
     if is_sealed:
         seal(place.path, place.path, updated=place.end)
+    return place
+
+
+def save_as_pytokio(directory, day, columns, values, step=3600, dataset=READ):
+    """Create the file of a day as pytokio does: NaN where the source had none (ESnet's null points), -0.0 where it had nothing."""
+    place, group = slot(directory, day), dataset.partition("/")[0]
+    with h5py.File(place.path, "w") as file:
+        file.attrs.update(version="1", start=place.start, end=place.end)
+        file[f"{group}/timestamps"] = np.arange(place.start, place.end, step)
+        file[group].attrs["source"] = "esnet_snmp"
+        cells = np.full(((place.end - place.start) // step, len(columns)), -0.0)
+        values = np.array(values, float).reshape(-1, len(columns))
+        cells[: len(values)] = values
+        node = file.create_dataset(dataset, data=cells, chunks=True, compression="gzip")
+        node.attrs.update(columns=np.array(columns, "S"), units="bytes", version="1", updated=place.end)
     return place

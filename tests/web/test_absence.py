@@ -1,12 +1,16 @@
 """Why cells are missing, of datasets that are computed from those of several sources."""
 
+import numpy as np
+import pytest
 from web_site import CONFIG, LOST, NOW, ROWS, START, STEP, window
 
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reader.span import Span
 from tokiod.web.absence import Absence
-from tokiod.web.matrix import Reason
+from tokiod.web.matrix import LOST as LOST_FLAG
+from tokiod.web.matrix import MISSING as MISSING_FLAG
+from tokiod.web.matrix import NOT_DUE, Reason
 from tokiod.window_data import WindowMeta
 
 OTHER = """\
@@ -46,3 +50,16 @@ def test_a_cell_of_several_sources_is_lost_and_not_due_with_that_of_either(tmp_p
     assert (one.due, two.due, of_both.due) == (START + ROWS * STEP, START + (ROWS - 12) * STEP, START + (ROWS - 12) * STEP)
     assert of_both.stored == (one.stored[0] + two.stored[0], START + (ROWS - 12) * STEP)
     assert Absence.read(config, config.archive.ledger, (), span, NOW) == Absence((), int(NOW))
+
+
+@pytest.mark.parametrize(("is_counter", "flags"), [(False, "..LL..NN"), (True, ".LLL.NNN")])
+def test_a_difference_is_lost_or_not_due_with_the_sample_at_either_of_its_edges(is_counter, flags):
+    times = START + STEP * np.arange(8)
+    absence = Absence((Reason(START + 2 * STEP, START + 4 * STEP, "lost", "deleted"),), START + 6 * STEP)
+    found = absence.flags(times, STEP, is_counter=is_counter)
+    assert found.tolist() == [{".": MISSING_FLAG, "L": LOST_FLAG, "N": NOT_DUE}[flag] for flag in flags]
+
+
+def test_a_gap_that_is_collected_again_is_missing_and_not_lost():
+    absence = Absence((Reason(START, START + 4 * STEP, "gap", "timeout"),), START + 8 * STEP)
+    assert absence.flags(START + STEP * np.arange(3), STEP, is_counter=True).tolist() == [MISSING_FLAG] * 3

@@ -18,7 +18,7 @@ UNKNOWN_MOUNT = "_unknown"
 
 
 def summarize_darshan(log: DarshanLog) -> dict[str, Value]:
-    """Return the keys darshan_*. Those of POSIX are absent in a log without it."""
+    """Return the keys darshan_*. Those of POSIX are absent in a log without it, those of what is not known in one that is whole."""
     found: dict[str, Value] = {
         "walltime": log.seconds,
         "end_time": log.end,
@@ -27,6 +27,8 @@ def summarize_darshan(log: DarshanLog) -> dict[str, Value]:
         "nprocs": log.nprocs,
         "app": log.command.split(maxsplit=1)[0] if log.command.split() else None,
     }
+    lacks = {"partial_modules": ",".join(log.partial), "unread_modules": ",".join(log.unread), "note": log.note}
+    found |= {key: text for key, text in lacks.items() if text}
     return {f"darshan_{key}": value for key, value in (found | _posix(log) | _biggest(log)).items()}
 
 

@@ -72,7 +72,8 @@ class Performance(msgspec.Struct, frozen=True, array_like=True):
 class DarshanLog(msgspec.Struct, frozen=True):
     """A log. start, end: UTC epoch seconds, of the first and the last second; mounts: of the nodes, longest first; apis: in their order.
 
-    osts: of each file, by its name; counters: of POSIX, without their prefix.
+    osts: of each file, by its name; counters: of POSIX, without their prefix. partial: modules that ran out of memory for records; unread:
+    modules that are not known here, so what they moved is in no figure.
     """
 
     jobid: int
@@ -88,6 +89,15 @@ class DarshanLog(msgspec.Struct, frozen=True):
     osts: dict[str, list[int]]
     counters: dict[str, Statistics]
     performance: Performance | None
+    partial: list[str] = []
+    unread: list[str] = []
+
+    @property
+    def note(self) -> str:
+        """A sentence on what the figures lack, empty for a log that is whole."""
+        partial = f"only a part of what {', '.join(self.partial)} did is in the log: Darshan's memory was too small (DARSHAN_MODMEM)"
+        unread = f"what {', '.join(self.unread)} moved is in no figure: tokiod does not read such modules"
+        return "; ".join([partial] * bool(self.partial) + [unread] * bool(self.unread))
 
     def mount_of(self, name: str) -> str | None:
         """Return the mount point that a file is below, None for a stream such as <STDOUT>."""

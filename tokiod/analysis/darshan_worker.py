@@ -20,8 +20,15 @@ MAX_DATA_BYTES = 1 << 30
 MAX_ADDRESS_BYTES = 8 << 30
 MAX_OUTPUT_BYTES = 256 << 20
 PROGRAMS = ("/usr", "/lib", "/lib64", "/proc", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/null")
-APIS = {"POSIX": "POSIX", "MPI-IO": "MPIIO", "STDIO": "STDIO", "H5D": "H5D"}
+APIS = {"POSIX": "POSIX", "MPI-IO": "MPIIO", "STDIO": "STDIO", "H5D": "H5D", "DFS": "DFS", "DAOS": "DAOS"}
 """Modules with transfers of files, and the prefix of their counters."""
+WITHOUT_OWN_TRANSFERS = frozenset(
+    {"LUSTRE", "HEATMAP", "DXT_POSIX", "DXT_MPIIO", "H5F", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "MDHIM"}
+    | {f"{name}{part}" for name in ("APXC", "APMPI") for part in ("", "-HEADER", "-PERF")}
+)
+"""Modules whose transfers, if any, a module of APIS has too."""
+OF_DAOS = ("dfs", "daos")
+"""Interfaces whose files are in containers of DAOS, below no mount point."""
 COUNTERS = (
     "BYTES_READ",
     "BYTES_WRITTEN",
@@ -73,7 +80,8 @@ def _limit() -> None:
 
 def _read(darshan: Any, path: str) -> DarshanLog:
     report = darshan.DarshanReport(path, read_all=False)
-    job, apis = report.metadata["job"], [api for api in report.modules if api in APIS]
+    # DAOS counts what DFS moved a second time.
+    job, apis = report.metadata["job"], [api for api in report.modules if api in APIS and not (api == "DAOS" and "DFS" in report.modules)]
     records = {api: _records(report, api) for api in apis}
     return DarshanLog(
         jobid=int(job["jobid"]),
@@ -89,6 +97,8 @@ def _read(darshan: Any, path: str) -> DarshanLog:
         osts=_osts(report),
         counters=_statistics(records["POSIX"]) if "POSIX" in records else {},
         performance=_performance(darshan, report, int(job["nprocs"])) if "POSIX" in records else None,
+        partial=[api.lower() for api, module in report.modules.items() if module["partial_flag"]],
+        unread=sorted({*report.modules} - APIS.keys() - WITHOUT_OWN_TRANSFERS),
     )
 
 
@@ -107,7 +117,8 @@ def _records(report: Any, api: str) -> list[dict[str, Any]]:
 def _files(report: Any, api: str, records: list[dict[str, Any]]) -> list[FileTransfers]:
     of_files: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
-        of_files[str(report.name_records[record["id"]])].append(record)
+        name = str(report.name_records[record["id"]])
+        of_files[f"{api.lower()}:{name}" if api.lower() in OF_DAOS else name].append(record)
     return [_file(api.lower(), name, of_file) for name, of_file in of_files.items()]
 
 

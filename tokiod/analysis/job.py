@@ -3,16 +3,20 @@
 Rates of bytes are those of the sum over all OSTs, per row. Operations of pytokio are those of each MDT: `fs_ave_open_ops_per_sec` is the
 mean
 over MDTs. The keys `fs_sys_*` hold those of all MDTs together. Rows in which no OST has a value are left out; pytokio counts them as zero.
+A job during which the step of a file changed has the rows of the longest step that divides both: figures are those of equal times.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tokiod.analysis.summary import READ, WRITTEN, Number, number
 from tokiod.reader.errors import NoData, NoSuchDataset
+from tokiod.tts.schema import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from tokiod.reader.stitched import Stitched
 
     Cells = NDArray[np.float64]
+    Matrix: TypeAlias = "Stitched | _Even"
 
 OPERATIONS = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getxattr", "statfs", "setattr", "getattr")
 _OF_OPERATIONS = {operation: f"mdtargets/{operation}s" for operation in OPERATIONS}
@@ -35,7 +40,7 @@ MAX_CELLS = 2**20
 def summarize_job(archive: Archive) -> dict[str, Number]:
     """Return the keys `fs_*` of a span of a system. Datasets that are not stored, or have no row in the span, have no keys.
 
-    Raises NoData if none of them has a row, StepChanged, NotTts.
+    Raises NoData if none of them has a row, NotTts.
     """
     found, known = dict[str, "Number"](), _known(archive)
     for dataset, key in ((READ, "read"), (WRITTEN, "written")):
@@ -51,7 +56,7 @@ def summarize_job(archive: Archive) -> dict[str, Number]:
     return found
 
 
-def _alike(matrices: dict[str, Stitched]) -> Iterator[list[str]]:
+def _alike(matrices: dict[str, Matrix]) -> Iterator[list[str]]:
     """Yield the names of matrices of one shape and step, few enough that their cells fit into MAX_CELLS: at least one."""
     groups: dict[tuple[int, int, int], list[str]] = {}
     for name, matrix in matrices.items():
@@ -62,13 +67,13 @@ def _alike(matrices: dict[str, Stitched]) -> Iterator[list[str]]:
 
 
 # The groups of a file may have different steps: a job of 40 s has rows of 5 s, and perhaps none of 60 s.
-def _known(archive: Archive) -> dict[str, Stitched]:
+def _known(archive: Archive) -> dict[str, Matrix]:
     """Return the datasets that are stored and have rows in the span. Raises NoData if all that are stored have none."""
     stored = frozenset(archive.datasets())
-    found, empty = dict[str, "Stitched"](), list[NoData]()
+    found, empty = dict[str, "Matrix"](), list[NoData]()
     for dataset in stored.intersection((READ, WRITTEN, *(f"{server}/cpuload" for server in _SERVERS), *_OF_OPERATIONS.values())):
         try:
-            found[dataset] = archive.array(dataset)
+            found[dataset] = _matrix(archive, dataset)
         except NoSuchDataset:  # only files of the days around have it
             continue
         except NoData as error:
@@ -76,6 +81,39 @@ def _known(archive: Archive) -> dict[str, Stitched]:
     if empty and not found:
         raise empty[0]
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Even:
+    """Cells f8[rows, columns] that were read, in rows of `step` seconds."""
+
+    cells: Cells
+    columns: tuple[str, ...]
+    step: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, key: Any) -> Cells:
+        cells: Cells = self.cells[key]
+        return cells
+
+
+def _matrix(archive: Archive, dataset: str) -> Matrix:
+    """Return a dataset; rows of several steps are cut into even ones, and what they count with them. Raises as Archive.array()."""
+    parts = [part.array(dataset) for part in archive.by_step(dataset)]
+    if len(parts) == 1:
+        return parts[0]
+    step, columns = gcd(*(part.step for part in parts)), tuple(dict.fromkeys(name for part in parts for name in part.columns))
+    cells = np.full((sum(part.rows * part.step // step for part in parts), len(columns)), np.nan)
+    first, place = 0, {name: i for i, name in enumerate(columns)}
+    for part in parts:
+        times = part.step // step
+        rows = np.repeat(part[...] / (1 if UNITS[dataset] == "%" else times), times, axis=0)
+        cells[first : first + len(rows), [place[name] for name in part.columns]] = rows
+        first += len(rows)
+    return _Even(cells, columns, step)
 
 
 def _transfer(cells: Cells, step: int, key: str) -> dict[str, Number]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError
@@ -25,6 +25,8 @@ SEPARATOR = "\x1f"
 FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "State", "Start", "End", "NNodes", "NodeList", "WorkDir", "ElapsedRaw")
 """Those of Slurm 17.11 and later. The last one is a number, so that the end of a record is known."""
 ANSWER_SECONDS = 60.0
+MAX_JOBS = 5000
+"""Job IDs of one command: an argument has at most 128 KiB."""
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\+[0-9]+)?(\.[A-Za-z0-9]+)?")
 _NO_TIME = frozenset({"", "Unknown", "None"})
 
@@ -41,7 +43,8 @@ class SacctFailed(TokiodError):  # noqa: N818 - as above
 class SlurmJob:
     """A job, a task of an array or a step. jobid: as Slurm displays it, 12, 12_3, 12.0; raw_id: the number of a task, too.
 
-    start, end: UTC epoch seconds, None where it has not started or ended. nodelist: as Slurm writes it, nid[001-004].
+    start, end: UTC epoch seconds, None where it has not started or ended. nodelist: as Slurm writes it, nid[001-004]. others: its earlier
+    runs, if it was requeued.
     """
 
     jobid: str
@@ -54,6 +57,7 @@ class SlurmJob:
     nodes: int | None
     nodelist: str
     directory: str
+    others: tuple[SlurmJob, ...] = ()
 
     @property
     def is_step(self) -> bool:
@@ -64,15 +68,36 @@ class SlurmJob:
 def jobs_of(jobid: str, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]:
     """Return the job, the tasks of an array job, or the step of a job ID.
 
+    Of a job that was requeued it is the last run, which names the others.
     sacct: the program and its first options; zone: of its times, if it prints no epoch seconds. Raises NoSuchJob, SacctFailed, UnclearTime.
     """
     if not _JOB_ID.fullmatch(jobid):
         raise NoSuchJob(f"{jobid!r} is not an ID of a Slurm job; write it like 4478544, 4478544_3 (of an array) or 4478544.0 (a step)")
-    found = parsed(_printed([*sacct, f"--jobs={jobid}"], zone), zone)
+    found = parsed(_printed([*sacct, f"--jobs={jobid}", "--duplicates"], zone), zone)
     chosen = [job for job in found if job.is_step == ("." in jobid)]
     if not chosen:
         raise NoSuchJob(f"{sacct[0]} has no record of job {jobid}")
-    return chosen
+    return _last_runs(chosen)
+
+
+def _last_runs(found: list[SlurmJob]) -> list[SlurmJob]:
+    """Return the last run of each job. Slurm may give a number twice, so the others are those of the same user and name."""
+    runs: dict[tuple[str, str], list[SlurmJob]] = {}
+    for job in found:
+        runs.setdefault((job.jobid, job.raw_id), []).append(job)
+    last = [(max(some, key=lambda job: (job.start is None, job.start)), some) for some in runs.values()]
+    return [
+        replace(job, others=tuple(one for one in some if one is not job and (one.user, one.name) == (job.user, job.name)))
+        for job, some in last
+    ]
+
+
+def numbers_of(tasks: Iterable[str], sacct: Sequence[str], zone: dt.tzinfo) -> dict[str, str]:
+    """Return the numbers (JobIDRaw) of tasks of arrays and parts of heterogeneous jobs, by their IDs. Raises SacctFailed, UnclearTime."""
+    jobs = sorted({re.split("[_+]", task)[0] for task in tasks})
+    parts = [jobs[first : first + MAX_JOBS] for first in range(0, len(jobs), MAX_JOBS)]
+    found = (parsed(_printed([*sacct, f"--jobs={','.join(part)}", "--allocations"], zone), zone) for part in parts)
+    return {job.jobid: job.raw_id for some in found for job in some}
 
 
 def described(jobids: Iterable[str], sacct: Sequence[str], zone: dt.tzinfo, seconds: float) -> dict[str, SlurmJob]:

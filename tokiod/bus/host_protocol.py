@@ -68,11 +68,12 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A request failed. outcome: the kind of failure, as tokiod.runtime.backoff names it."""
+    """A request failed. outcome: the kind of failure, as tokiod.runtime.backoff names it; ended_at: as in NotYet."""
 
     id: int
     outcome: Outcome
     message: Text
+    ended_at: int | None = None
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from tokiod.polling.schedule import LEASE_RETRY_SECONDS
 from tokiod.polling.silence import EMPTY_IN_BACKFILL
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
-from tokiod.window import Window, bulk_length
+from tokiod.window import Window, bulk_length, iso
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -39,6 +40,10 @@ MAX_FAULTS = 8
 """Attempts at a window that fail through a fault of the collector, until the job fails."""
 KEPT = "some windows stay as they are: the source has fewer records of them than are stored"
 """What a done job reports where nothing replaced a window."""
+ENDED = "the source ends at {}, {} was not collected: {}"
+"""What a done job reports where the source ends before the job does."""
+LEFT_OUT = "the samples of {}, next to what was collected, are not stored: {}"
+"""What a done job reports of a seam that can't be stored: the last differences before it may be missing."""
 
 
 class JobFailed(Exception):  # noqa: N818 - says what has happened
@@ -75,7 +80,7 @@ class Backfill:
         self._calendar = calendar
         self._clock = clock
         self._rng = rng
-        self._kept: set[int] = set()
+        self._notes: defaultdict[int, dict[str, str]] = defaultdict(dict)
         self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
@@ -98,6 +103,7 @@ class Backfill:
 
         Raises LedgerError where the ledger fails; the job stays unfinished then, too.
         """
+        self._notes[job.id].pop(ENDED, None)
         self._jobs.start(job, _seams(self._jobs.remaining(job), self._config.step), self._clock.time())
         self._log.info("backfill.started", job=job.id, span=str(job.span))
         working = asyncio.ensure_future(self._collect_all(job))
@@ -114,6 +120,7 @@ class Backfill:
         self._conclude(job, working)
 
     def _conclude(self, job: Job, working: asyncio.Future[None]) -> None:
+        notes = self._notes.pop(job.id, {})
         if working.cancelled():
             self._log.info("backfill.cancelled", job=job.id)
             return
@@ -124,8 +131,7 @@ class Backfill:
             self._jobs.set_state(job, "failed", self._clock.time(), mask(str(error)) or type(error).__name__)
             return
         self._log.info("backfill.done", job=job.id)
-        self._jobs.set_state(job, "done", self._clock.time(), KEPT if job.id in self._kept else "")
-        self._kept.discard(job.id)
+        self._jobs.set_state(job, "done", self._clock.time(), mask("; ".join(notes.values())))
 
     async def _collect_all(self, job: Job) -> None:
         config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
@@ -148,17 +154,17 @@ class Backfill:
 
     async def _collect_some(self, job: Job, collector: Collector, remaining: Iterator[Window]) -> None:
         for window in remaining:
+            if ENDED in self._notes[job.id]:
+                return
             await self._collect_one(job, collector, window)
 
     async def _collect_one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
         """Collect and store a window, with as many attempts as it needs. Raises JobFailed where another attempt can't help, LedgerError."""
         failures = 0
         while (error := await self._attempt(job, collector, window, is_seam=is_seam)) is not None:
-            if is_seam and isinstance(error, NotYet):
-                return  # live polling collects it
-            if isinstance(error, Refusal) and error.when == "never" and len(parts := self._single_windows(window)) > 1:
+            if (parts := self._instead(job, window, error, is_seam=is_seam)) is not None:
                 for part in parts:
-                    await self._collect_one(job, collector, part)
+                    await self._collect_one(job, collector, part, is_seam=is_seam)
                 return
             failures += 1
             await self._wait(job, window, error, failures)
@@ -176,7 +182,7 @@ class Backfill:
                 return error
             collected = _only_counters(collected) if is_seam else collected
             if self._has_shrunk(collected):
-                self._kept.add(job.id)
+                self._notes[job.id][KEPT] = KEPT
             elif not self._is_kept_empty(collected):
                 if (refused := await self._sent(collected)) is not None:
                     return refused
@@ -197,9 +203,19 @@ class Backfill:
             return error
         return refused_by_writer(outcome) if isinstance(outcome, Refusal) else None
 
-    def _single_windows(self, window: Window) -> list[Window]:
-        """Return the source's own windows in one for the past: where the longer one is too large, these may be stored."""
-        return list(self._calendar.split(window, int(self._config.window)))
+    def _instead(self, job: Job, window: Window, error: Exception, *, is_seam: bool) -> list[Window] | None:
+        """Return the parts of a window to collect instead of it, because some can be stored; None where the window is to be tried again."""
+        if isinstance(error, NotYet) and error.ended_at is not None:
+            if not is_seam:
+                rest = Window(max(error.ended_at, job.start), job.end)
+                self._notes[job.id][ENDED] = ENDED.format(iso(error.ended_at), rest, error)
+            return [Window(window.start, error.ended_at)] if window.start < error.ended_at < window.end else []
+        is_refused = isinstance(error, Refusal) and error.when == "never"
+        if is_refused and is_seam:
+            self._notes[job.id][str(window)] = LEFT_OUT.format(window, error)
+            return []
+        parts = list(self._calendar.split(window, int(self._config.window)))
+        return parts if len(parts) > 1 and (is_refused or isinstance(error, NotYet)) else None
 
     def _has_shrunk(self, collected: Collected) -> bool:
         """Return whether the source has fewer records than are stored: then nothing is replaced."""

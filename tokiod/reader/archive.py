@@ -12,7 +12,7 @@ import numpy as np
 
 from tokiod.reader.completeness import completeness
 from tokiod.reader.derived import derivable, sources_of
-from tokiod.reader.errors import NoData, NoSuchDataset
+from tokiod.reader.errors import NoData, NoSuchDataset, StepChanged
 from tokiod.reader.files import Templates
 from tokiod.reader.frame import frame_of
 from tokiod.reader.part import OpenParts
@@ -112,12 +112,12 @@ class Archive:
     def with_rows(self, datasets: Iterable[str]) -> list[str]:
         """Return those of some datasets of which a row begins in the span, sorted: a short one may have rows of 5 s and none of 60 s.
 
-        Raises as array(), but for NoData.
+        Raises as array(), but for NoData and StepChanged.
         """
         found = []
         for dataset in sorted(datasets):
             with suppress(NoData):
-                self.array(dataset)
+                self.by_step(dataset)
                 found.append(dataset)
         return found
 
@@ -143,6 +143,19 @@ class Archive:
             except NoData as error:
                 raise self._no_data(error.paths, error.instead) from None
         return self._stitched[dataset]
+
+    def by_step(self, dataset: str) -> list[Archive]:
+        """Return the span cut where the step of a dataset changes: each part has an array of it. Raises as array(), but for StepChanged."""
+        try:
+            self.array(dataset)
+        except StepChanged as change:
+            found = list[Archive]()
+            for span in (Span(self.span.start, change.time), Span(change.time, self.span.end)):
+                part = Archive(self.system, span, self.paths, zone=self.zone, parts=self._parts, templates=self._templates)
+                with suppress(NoData):  # a row may begin before its span
+                    found += part.by_step(dataset)
+            return found
+        return [self]
 
     def __getitem__(self, dataset: str) -> Any:
         """Return a dataset as a lazy xarray.DataArray. Raises as array(), and NotInstalled without xarray.
@@ -247,7 +260,7 @@ class Archive:
 
             return ledger_completeness(self._config, self.system, self.span, dt.datetime.now(dt.UTC).timestamp())
         names = (self.with_rows(self._stored()) or sorted(self._stored())) if dataset is None else [dataset]
-        return tuple(one for name in names for one in completeness(self.array(name), self.span))
+        return tuple(one for name in names for part in self.by_step(name) for one in completeness(part.array(name), part.span))
 
     def _no_data(self, absent: Sequence[Path], held: str = "") -> NoData:
         days = None if self._templates is None else self._templates.days(self.system)

@@ -126,7 +126,7 @@ class Cells:
     ) -> None:
         self._columns, self._fd, self._reopened, self._kept = columns, fd, reopened, kept
         self._width: int = dataset.shape[1]
-        is_plain = bool(dataset.dtype == np.dtype("<f8")) and np.little_endian
+        is_plain = isinstance(dataset, h5py.Dataset) and bool(dataset.dtype == np.dtype("<f8")) and np.little_endian
         self._offset = _offset_of(dataset) if is_plain else None
         self._chunks = _Chunks.of(dataset) if is_plain else None
 

@@ -37,7 +37,7 @@ def completeness(matrix: Stitched, span: Span) -> Iterator[CoverageSpan]:
     for one in matrix.stretches:
         end = one.start + one.rows * matrix.step
         if one.path is None:
-            yield CoverageSpan(matrix.dataset, one.start, min(end, max(span.end, one.start + 1)), "missing", "no file has it")
+            yield CoverageSpan(matrix.dataset, one.start, min(end, span.end), "missing", "no file has it")
             continue
         stored = np.empty(one.rows, np.bool_)
         for first in range(0, one.rows, 1440):

@@ -17,6 +17,7 @@ import numpy as np
 from tokiod.reader.cells import Cells, Damaged, KeptChunks
 from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NotTts
+from tokiod.reader.h5lmt import STEPS, H5lmtMatrix, matrices
 from tokiod.reader.kept_results import kept
 from tokiod.reader.span import Span
 from tokiod.tts.layout import NotLive, column_names, dataset_names, form_of, unreadable
@@ -127,8 +128,8 @@ class Part:
         """The logical names of the datasets that have columns, in the order of the groups."""
         groups = self.groups
         with self.opened() as file:
-            names = [f"{name}/{short}" for name in groups for short in dataset_names(file[name])]
-        return tuple(name for name in names if self.has(name))
+            names = [f"{name}/{short}" for name in groups if name in file for short in dataset_names(file[name])]
+        return tuple(name for name in names or self._of_h5lmt if self.has(name))
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -136,7 +137,14 @@ class Part:
         with self.opened() as file:
             # To look for each name that might be there takes longer.
             there = set(file)
-            return tuple(name for name in GROUPS if name in there and isinstance(file.get(name), h5py.Group))
+            found = tuple(name for name in GROUPS if name in there and isinstance(file.get(name), h5py.Group))
+            return found or tuple(dict.fromkeys(map(group_of, self._of_h5lmt)))
+
+    @cached_property
+    def _of_h5lmt(self) -> dict[str, H5lmtMatrix]:
+        """The matrices by name, if the file has the format before TTS."""
+        with self.opened() as file:
+            return matrices(file)
 
     def may_reach(self, group: str, span: Span) -> bool:
         """Return whether a group may have rows in a span: False only where its time stamps show that it has none.
@@ -183,7 +191,8 @@ class Part:
             if not self.has(name):
                 raise KeyError(name)
             with self.opened():
-                value = self._node(name).attrs.get("units", b"")
+                node = self._node(name)
+                value = node.units if isinstance(node, H5lmtMatrix) else node.attrs.get("units", b"")
             self._units[name] = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         return self._units[name]
 
@@ -223,7 +232,11 @@ class Part:
     def _node(self, name: str) -> Any:
         """Return a dataset of h5py, None for an unknown name."""
         if name not in self._nodes:
-            self._nodes[name] = _dataset(self._file, name)
+            found = _dataset(self._file, name)
+            if found is None and self._of_h5lmt:
+                group, _, short = name.partition("/")
+                found = _dataset(self._file, STEPS) if short == "timestamps" and group in self.groups else self._of_h5lmt.get(name)
+            self._nodes[name] = found
         return self._nodes[name]
 
     def _shape(self, name: str) -> Shape:
@@ -285,7 +298,7 @@ def _dataset(file: Any, name: str) -> Any:
 
 
 def _two(dataset: Any, name: str) -> tuple[int, int]:
-    shape = dataset.id.shape
+    shape = dataset.shape if isinstance(dataset, H5lmtMatrix) else dataset.id.shape
     if len(shape) != 2:  # noqa: PLR2004 - time, column
         raise Damaged(f"{name} has {len(shape)} dimensions instead of time and column")
     height, width = shape
@@ -361,6 +374,8 @@ def _of_process(limit: int, kept_bytes: int) -> OpenParts:
 
 def _names_of(dataset: Any) -> tuple[str, ...]:
     """Return the names of the columns, none without the attribute. Most files of an archive have the same ones: they share a tuple."""
+    if isinstance(dataset, H5lmtMatrix):
+        return dataset.columns
     try:
         found = h5py.h5a.open(dataset.id, b"columns")
     except KeyError:

@@ -1,6 +1,7 @@
 """Reduce a dataset over time or over columns, piece by piece: memory does not grow with the span.
 
 A missing cell is stored as -0.0, the neutral element of addition in every bit: a sum needs no mask, and a sum without any value stays -0.0.
+Files of pytokio also have NaN, which shows in every result but a count: then, and for counts, it is replaced.
 """
 
 from __future__ import annotations
@@ -86,20 +87,24 @@ def _folded(bins: _Bins, how: str) -> Values:
     fold = {"max": np.maximum, "min": np.minimum}.get(how, np.add)
     needs_counts, needs_totals = how not in ("sum", "max", "min"), how not in ("count", "missing")
 
+    def total(cells: Values, edges: NDArray[np.intp]) -> Values:
+        result: Values = fold.reduceat(np.where(missing(cells), start, cells) if is_extreme else cells, edges, axis=0)
+        return result
+
     def work(stretch: Stretch, rows: slice, cells: Values) -> tuple[Any, Any, Any]:
         at, edges = bins.of(stretch, rows)
-        absent = missing(cells) if needs_counts or is_extreme else None
-        found = None if absent is None or is_extreme else np.add.reduceat(~absent, edges, axis=0, dtype=np.int64)
-        if absent is not None and is_extreme:
-            cells = np.where(absent, start, cells)
-        return at, fold.reduceat(cells, edges, axis=0) if needs_totals else None, found
+        found = total(cells, edges) if needs_totals else None
+        if np.isnan(cells if found is None else found).any():
+            cells = np.where(np.isnan(cells), MISSING, cells)
+            found = total(cells, edges) if needs_totals else None
+        return at, found, np.add.reduceat(~missing(cells), edges, axis=0, dtype=np.int64) if needs_counts else None
 
-    for columns, (at, total, found) in _pieces(bins.matrix, work):
+    for columns, (at, found, counted) in _pieces(bins.matrix, work):
         place = at[:, np.newaxis], columns
-        if total is not None:
-            totals[place] = fold(totals[place], total)
         if found is not None:
-            counts[place] += found
+            totals[place] = fold(totals[place], found)
+        if counted is not None:
+            counts[place] += counted
     if how == "count":
         return counts.astype(np.float64)
     if how == "missing":

@@ -5,6 +5,7 @@ import io
 import json
 import stat
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +102,61 @@ def test_a_csv_has_columns_of_jobs_only_where_there_is_a_job_table(site):
     assert (known["job_tot_gibs_written"], known["job_tot_open_ops"], known["job_tot_mkdir_ops"]) == ("5.0", "40", "")
     assert {unknown[key] for key in KEYS} == {""}
     assert unknown["fs_tot_gibs_written"] == "10.0"
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    ("header", "ids"), [("jobid", "40_3"), ("jobid", "40_3.0"), ("jobid", "4711.batch"), ("jobidraw,jobid", "4711,40_7")]
+)
+def test_a_task_of_an_array_in_a_csv_is_found_by_its_number(site, header, ids, bom):
+    stored(site)
+    (site / "jobs.csv").write_text(f"{bom}{header},start,end,system\n{ids},{START},{END},fs\n", "utf-8")
+    (found,) = map(json.loads, run(site, "--csv", str(site / "jobs.csv"), "--json").stdout.splitlines())
+    assert (found["_jobid"], found["job_tot_gibs_written"]) == (ids.rpartition(",")[2], 5.0)
+
+
+def test_a_task_whose_number_is_unknown_has_the_reason_and_the_remedy(site):
+    stored(site)
+    (site / "jobs.csv").write_text(f"jobid,start,end,system\n40_4,{START},{END},fs\n4711,{START},{END},fs\n")
+    row, known = csv.DictReader(io.StringIO(run(site, "--csv", str(site / "jobs.csv")).stdout))
+    reason = "job tables have a task of an array by its JobIDRaw, not by 40_4: add a column jobidraw (sacct has no record of it)"
+    assert (row["job_reason"], row["job_tot_gibs_written"], known["job_reason"], known["job_tot_gibs_written"]) == (reason, "", "", "5.0")
+    (site / "sacct").unlink()
+    (found, _) = map(json.loads, run(site, "--csv", str(site / "jobs.csv"), "--json").stdout.splitlines())
+    assert "add a column jobidraw (" in found["job_reason"]
+    assert "No such file" in found["job_reason"]
+
+
+def test_the_other_runs_of_a_job_that_was_requeued_are_named(site):
+    runs = [
+        {"State": "REQUEUED", "Start": str(DAY), "End": str(DAY + 60)},
+        {"State": "COMPLETED", "Start": str(DAY), "End": str(DAY + 60), "User": "bob"},  # another job, from before a reset of the numbers
+        {},
+        {"State": "NODE_FAIL", "Start": str(DAY + 120), "End": str(DAY + 300)},
+    ]
+    lines = [SEPARATOR.join((RECORD | one)[name] for name in FIELDS) for one in runs]
+    answer = "\n".join([SEPARATOR.join(FIELDS), *lines, ""])
+    (site / "sacct").write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.write({answer!r} * ('--duplicates' in sys.argv))")
+    found = json.loads(run(site, "40_3", "--json").stdout)
+    assert (found["_datetime_start"], found["_job_state"]) == (START, "COMPLETED")
+    assert found["_job_other_runs"] == (
+        "2024-08-08T00:00:00Z to 2024-08-08T00:01:00Z REQUEUED; 2024-08-08T00:02:00Z to 2024-08-08T00:05:00Z NODE_FAIL"
+    )
+    assert "_job_other_runs" in run(site, "40_3").stdout
+
+
+STRANGERS = Path(__file__).parents[4] / "shared" / "data" / "strangers" / "nodes"
+
+
+@pytest.mark.skipif(not STRANGERS.is_dir(), reason="the inputs of strangers are not part of the project")
+def test_the_inputs_of_strangers_are_read(site):
+    done = run(site, "--csv", str(STRANGERS / "c01_csv" / "excel_bom.csv"), "--json")
+    assert json.loads(done.stdout)["_jobid"] == "4107219"
+    stored(site)
+    task, number = map(json.loads, run(site, "--csv", str(STRANGERS / "c02_csv_task" / "j.csv"), "--json").stdout.splitlines())
+    assert task["job_tot_bytes_written"] == number["job_tot_bytes_written"] == 5 * GIB
+    (site / "sacct").write_text((STRANGERS / "s02_requeued" / "sacct").read_text())
+    assert json.loads(run(site, "235929", "--json").stdout)["_job_other_runs"].count("REQUEUED") == 3
 
 
 def test_a_span_without_a_job_has_no_keys_of_one(site):

@@ -18,7 +18,8 @@ from tokiod.archive.layout import daily
 from tokiod.collector import Site, collect_window
 from tokiod.config import load as configuration
 from tokiod.config import plugins
-from tokiod.ledger.ledger import StoredEntry
+from tokiod.ledger.jobs import JobRequest
+from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowMeta
@@ -158,6 +159,21 @@ def test_what_is_too_young_or_too_old_is_said_and_where_nothing_is_left_to_compa
     assert (old.exit_code, "not compared, older than the source's retention" in old.stdout) == (2, True)
     told = json.loads(run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", "--json", now=START + 3 * 86400).stdout)
     assert told["not_compared"] == [{"start": START + 120, "end": START + 240, "reason": "older than the source's retention"}]
+
+
+@pytest.mark.usefixtures("archived")
+def test_what_a_backfill_stored_before_the_retention_is_compared_with_its_last_row(path):
+    """An earlier version left that row missing."""
+    with Ledger.open(configuration.load(path).archive.ledger) as ledger:
+        ledger.jobs.set_state(ledger.jobs.add(JobRequest("one", Window(START + 120, START + 480)), 0.0), "done", 0.0)
+    found = run(path, "one", "2018-01-28T00:00", "2018-01-28T00:10", "--json", now=START + 3 * 86400)
+    told = json.loads(found.stdout)
+    assert (found.exit_code, told["not_compared"][0]) == (
+        1,
+        {"start": START, "end": START + 120, "reason": "older than the source's retention"},
+    )
+    (window,) = told["differing"]
+    assert {(cell["kind"], cell["time"]) for cell in window["cells"]} == {("missing", START + 475)}
 
 
 @pytest.mark.usefixtures("ledger")

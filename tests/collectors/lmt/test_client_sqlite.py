@@ -312,6 +312,66 @@ def test_no_time_stamp_is_missed_where_only_some_rows_are_read(stamps, size, fir
     assert near == whole
 
 
+class TestStopped:
+    """A database that gets no rows any more: retired, restored, or of an LMT that is down."""
+
+    STEPS = 25
+    LAST = Window(START + (STEPS - 1) * STEP, START + STEPS * STEP)
+    ACROSS = Window(LAST.start - STEP, LAST.end + STEP)
+
+    @staticmethod
+    def reached(collector, window):
+        """Return where the database ends as far as it can be seen, None where that is not known; "complete" for a complete window."""
+
+        async def asked():
+            try:
+                return "complete" if (await collector.collect(window)).batches else None
+            except NotYet as error:
+                return error.ended_at
+
+        return asked()
+
+    @pytest.mark.parametrize(("age", "wait"), [(60, 600), (80_000, 600), (3 * 86400, 10), (-3600, 600)])
+    def test_its_last_time_stamp_is_complete_once_none_has_come_for_long_by_whatever_clock(self, tmp_path, age, wait):
+        content = lmt_database.tables(steps=self.STEPS)
+        path = lmt_database.save(tmp_path / "copy", content)
+        clock = FakeClock(self.LAST.start + age)
+
+        async def run(collector):
+            states = []
+            for seconds in (0, wait - 1, 1):
+                await clock.advance(seconds)
+                states += [await self.reached(collector, window) for window in (self.LAST, self.ACROSS)]
+            found = await collected(collector, self.LAST)
+            records = [(await collector.collect(Window(start, start + STEP))).records for start in (START, self.LAST.start)]
+            assert records == [None, await collector.count(self.LAST)]
+            with closing(sqlite3.connect(path)) as db, db:
+                later = lmt_database.tables(steps=self.STEPS + 1)["TIMESTAMP_INFO"][-1:]
+                lmt_database.add(db, {"TIMESTAMP_INFO": [(FIRST + self.STEPS + 100, later[0][1])]})
+            return states, found, await self.reached(collector, Window(self.LAST.end, self.LAST.end + STEP))
+
+        site = Site(Calendar(ZONE), clock)
+        url = path.as_uri().replace("file:", "sqlite:")
+        stopped = lmt.live(lmt.Config(name="lmt", kind="lmt", system="lc1", url=url), site)
+        states, found, resumed = within(stopped, run)
+        assert states == [None] * 4 + ["complete", self.LAST.end]
+        assert lmt_database.samples_of(found, self.LAST) == lmt_database.meaning(content, self.LAST)
+        assert resumed is None
+
+    def test_one_without_time_stamps_ends_before_any_window(self, tmp_path):
+        path = lmt_database.save(tmp_path / "copy", lmt_database.tables() | {"TIMESTAMP_INFO": []})
+        clock = FakeClock(self.LAST.start)
+
+        async def run(collector):
+            first = await self.reached(collector, self.LAST)
+            await clock.advance(10)
+            return first, await self.reached(collector, self.LAST)
+
+        url = path.as_uri().replace("file:", "sqlite:")
+        empty = lmt.live(lmt.Config(name="lmt", kind="lmt", system="lc1", url=url), Site(Calendar(ZONE), clock))
+        assert within(empty, run) == (None, 0)
+
+
 class TestGrowing:
     def test_a_window_is_ready_once_a_time_stamp_at_its_end_is_there(self, tmp_path):
         whole = lmt_database.tables(steps=5)

@@ -20,7 +20,8 @@ from tokiod.batch import Batch
 from tokiod.collector import Site, SourceConfig, collect_window
 from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig
-from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.errors import Fatal, NotYet, TokiodError, Transient
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.verify.scratch_archive import MAX_VERIFY_ATTEMPTS, VerifiedSource
 from tokiod.reports.verify.tts_diff import SHOWN_CELLS
@@ -351,6 +352,57 @@ def test_windows_that_are_not_stored_are_reported_and_not_collected(scripted):
     found, verified = scripted.verify(minutes(50, 150))
     assert (found, verified.not_stored, verified.windows) == ([], [minutes(100, 110)], 9)
     assert not any(window.start < minutes(100, 110).end and window.end > minutes(100, 110).start for window in scripted.collector.asked)
+
+
+def close_span(scripted, end):
+    """Store the sample after a span, as a backfill does."""
+    collected = asyncio.run(collect_window(scripted.collector, scripted.config, Window(end, end + 60)))
+    counters = [batch for batch in collected.batches if batch.form == "counter"]
+    with closing(TtsSink(DayFiles(daily(CALENDAR, scripted.archive.file), scripted.clock, UNSYNCED, compare=False))) as sink:
+        sink.apply(replace(collected, meta=replace(collected.meta, extent="seam"), batches=counters))
+        sink.commit()
+
+
+@pytest.mark.parametrize("is_old", [True, False], ids=["before the retention", "the end of a job"])
+@pytest.mark.parametrize("end", [100, 1440], ids=["in the day", "at midnight"])
+def test_the_last_difference_of_a_span_that_an_earlier_version_backfilled_is_missing_until_it_is_stored(scripted, end, is_old):
+    scripted.clock = FakeClock(NOON + DAY)
+    if is_old:
+        scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(600), retention=Duration(6 * 3600))
+    else:
+        job = scripted.ledger.jobs.add(JobRequest("one", minutes(0, end)), NOON)
+        scripted.ledger.jobs.set_state(job, "done", NOON)
+    scripted.store(minutes(0, end))
+    (found,) = scripted.verify(minutes(0, end))[0]
+    (cell,) = found.cells
+    assert (cell.kind, cell.dataset, cell.time) == ("missing", COUNTER, minutes(end - 1, end).start)
+    close_span(scripted, minutes(0, end).end)
+    found, verified = scripted.verify(minutes(0, end))
+    assert (found, verified.cells) == ([], 2 * end)
+
+
+@pytest.mark.parametrize(("retention", "count"), [(86400, 0), (6 * 3600, 1)])
+def test_a_hole_within_the_span_is_still_to_be_filled_until_it_is_older_than_the_retention(scripted, retention, count):
+    scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(600), retention=Duration(retention))
+    scripted.store(minutes(0, 100), minutes(120, 500))
+    found, verified = scripted.verify(minutes(0, 500))
+    assert [cell.time for one in found for cell in one.cells] == [minutes(99, 100).start] * count
+    assert verified.not_stored == [minutes(100, 120)]
+
+
+def test_a_sample_that_the_source_does_not_have_yet_is_no_difference(scripted):
+    scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(600), retention=Duration(6 * 3600))
+    scripted.store(minutes(0, 100))
+    scripted.clock.sleep = lambda _seconds: asyncio.sleep(0)
+    collect = scripted.collector.collect
+
+    async def lagging(window):
+        if window.end > minutes(0, 100).end:
+            raise NotYet("not there")
+        return await collect(window)
+
+    scripted.collector.collect = lagging
+    assert scripted.verify(minutes(0, 100))[0] == []
 
 
 def test_cells_that_the_source_does_not_hold_are_extra(scripted):

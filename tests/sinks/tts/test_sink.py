@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import archive_model as model
@@ -173,6 +174,61 @@ def test_a_batch_that_contradicts_the_file_is_refused_for_good_and_disturbs_noth
     assert refused.value.when == "never"
     sink.close()
     assert _all_cells(tmp_path) == before
+
+
+def made_by_pytokio(directory, day, step=model.STEP):
+    """Write a day's file as pytokio does: a matrix of differences, no samples of the counter. Return its path."""
+    path = directory / str(model.CALENDAR.day(day).date) / "fs.hdf5"
+    path.parent.mkdir(parents=True)
+    with h5py.File(path, "w") as file:
+        file.attrs.update(version="1", start=day, end=day + model.DAY)
+        file["datatargets/timestamps"] = np.arange(day, day + model.DAY, step)
+        file["datatargets"].attrs["source"] = "lmt"
+        cells = file.create_dataset(model.COUNTER, data=np.full((model.DAY // step, 1), 7.0))
+        cells.attrs.update(columns=np.array(["OST0000"], "S"), units="bytes", version="1", updated=day)
+    return path
+
+
+@pytest.mark.parametrize("step", [model.STEP, 60])
+def test_a_refused_window_writes_nothing_to_a_sealed_or_foreign_file(tmp_path, step):
+    path = made_by_pytokio(tmp_path, model.EPOCH, step)
+    before = path.read_bytes()
+    with closing(sink_in(tmp_path)) as sink:
+        with pytest.raises(Refusal, match=r"readbytes|rows are 60 s apart") as refused:
+            sink.apply(model.window({"OST0000": {3: 1, 4: 2}}, 3, 5))
+        assert (refused.value.when, sink.commit(), sink.run_maintenance()) == ("never", [], [])
+    assert path.read_bytes() == before
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
+
+
+def seam(samples, row):
+    collected = model.window(samples, row, row + 1)
+    counters = [batch for batch in collected.batches if batch.form == "counter"]
+    return replace(collected, meta=replace(collected.meta, extent="seam"), batches=counters)
+
+
+@pytest.mark.parametrize("step", [model.STEP, 60])
+def test_a_seam_in_a_day_of_another_step_or_form_closes_the_last_row_before_it_and_leaves_that_day_as_it_is(tmp_path, step):
+    days = [made_by_pytokio(tmp_path, day, step) for day in (model.EPOCH, model.EPOCH + 2 * model.DAY)]
+    before = [day.read_bytes() for day in days]
+    samples = {"OST0000": {row: 5 + row for row in range(3 * model.ROWS)}}
+    with closing(sink_in(tmp_path)) as sink:
+        sink.apply(model.window(samples, model.ROWS, 2 * model.ROWS))
+        for row in (model.ROWS - 1, 2 * model.ROWS):
+            applied = sink.apply(seam(samples, row))
+            assert (applied.cells, dict(applied.dropped)) == (0, {})
+        assert sink.commit() == []
+    assert [day.read_bytes() for day in days] == before
+    assert held(tmp_path)[1, model.COUNTER, "OST0000"] == dict.fromkeys(range(model.ROWS), 1.0)
+
+
+def test_a_seam_within_a_day_of_another_step_is_no_sample_of_its_end(tmp_path):
+    with closing(sink_in(tmp_path)) as sink:
+        sink.apply(model.window({"OST0000": {0: 5, 23: 6}}, 0, 24))
+        other = one(model.COUNTER, "counter", 60, 9, model.EPOCH + 60, ("OST0000",))
+        sink.apply(replace(other, meta=replace(other.meta, window=Window(model.EPOCH + 60, model.EPOCH + 120), extent="seam")))
+        assert sink.commit() == []
+    assert held(tmp_path)[0, model.COUNTER, "OST0000"] == {22: 1.0}
 
 
 def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):

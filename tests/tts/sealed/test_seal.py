@@ -343,7 +343,7 @@ def test_of_another_programs_file_named_columns_are_taken_and_the_rest_dropped(t
         group = file.create_group("datatargets")
         group.attrs["source"] = np.bytes_("collectd_disk")
         group.create_dataset("timestamps", data=np.array([0, 5]))
-        named = group.create_dataset("readrates", data=np.array([[1.0, 0.0, -0.0], [-0.0, 2.0, -0.0]]), compression="gzip")
+        named = group.create_dataset("readrates", data=np.array([[1.0, 0.0, -0.0], [np.nan, 2.0, -0.0]]), compression="gzip")
         named.attrs["columns"] = np.array([b"bb10", b"bb2"])
         group.create_dataset("writerates", data=np.full((2, 3), -0.0), compression="gzip").attrs["columns"] = np.array([])
     live = unseal(tmp_path / "pytokio.hdf5", created=1)

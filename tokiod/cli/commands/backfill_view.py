@@ -181,7 +181,7 @@ def report(job: Job, ledger: Ledger, seconds: float, *, as_json: bool) -> None:
 def _result(job: Job, ledger: Ledger) -> str:
     """Return what a job has collected."""
     left = _left(job, ledger.jobs)
-    if job.state == "done" and not job.windows:
+    if job.state == "done" and not job.windows and not job.error:
         return "0 windows: all of it was stored already, --force queries it again"
     text = f"{job.windows} windows" + (f", {job.records} records" if job.records else "")
     if job.state != "done":

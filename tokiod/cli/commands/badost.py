@@ -38,9 +38,11 @@ def badost_command(logs: tuple[Path, ...], **given: Any) -> None:
     """
     read = read_logs(logs)
     found = [log for log in read if isinstance(log, DarshanLog)]
-    for error in read:
-        if not isinstance(error, DarshanLog):
-            echo(f"tokioctl: {error}", err=True)
+    for path, log in zip(logs, read, strict=True):
+        if not isinstance(log, DarshanLog):
+            echo(f"tokioctl: {log}", err=True)
+        elif log.note:
+            echo(f"tokioctl: {path}: {log.note}", err=True)
     if not found:
         raise Failed("no log can be read")
     files = striped_files(found)

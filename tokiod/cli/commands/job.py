@@ -15,7 +15,7 @@ from tokiod.analysis.job import OPERATIONS
 from tokiod.analysis.own_nodes import KEYS as NODE_KEYS
 from tokiod.analysis.own_traffic import KEYS as TRAFFIC_KEYS
 from tokiod.cli.commands.completion import system_names
-from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm, with_concurrent
+from tokiod.cli.commands.job_inputs import FACTS, NO_NUMBER, Job, of_csv, of_darshan, of_slurm, with_concurrent, with_numbers
 from tokiod.cli.commands.job_summaries import summaries
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
@@ -75,7 +75,10 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
 @click.option("--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.")
 @click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.")
 @click.option(
-    "--csv", "csv_path", metavar="FILE", help="Many jobs: a CSV file with the columns jobid, start, end, system[, nodes]; - is stdin."
+    "--csv",
+    "csv_path",
+    metavar="FILE",
+    help="Many jobs: a CSV file with the columns jobid, start, end, system[, nodes][, jobidraw]; - is stdin.",
 )
 @click.option(
     "--darshan", "logs", multiple=True, metavar="LOG", type=click.Path(path_type=Path), help="A job by its Darshan log; may be repeated."
@@ -97,8 +100,8 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     pytokio's summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did on
     the servers, and used on its nodes, where the job tables have it. Times are UTC epoch seconds.
 
-    With --csv the output is CSV (or JSON lines), in the order of the input. A job without data has a reason instead. Exit 0 all jobs have
-    data, 1 a job has none, 2 failed.
+    With --csv the output is CSV (or JSON lines), in the order of the input. Job tables have a task of an array (12_3) by its JobIDRaw: that
+    of the column jobidraw, else sacct's. A job without data has a reason instead. Exit 0 all jobs have data, 1 a job has none, 2 failed.
     """
     _check_one_way(jobid, given)
     config = None if templates else configuration.load(config_path)
@@ -110,16 +113,13 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
         jobs = with_concurrent(jobs, None if given["csv_path"] is not None else site, zone, now)
     files = Templates(templates if config is None else config.templates)
     nodes = () if config is None else tuple(sorted(system for system in config.systems if system.endswith(NODES_SUFFIX)))
-    found = summaries(
-        jobs,
-        files,
-        None if config is None else Calendar(config.timezone),
-        nodes=nodes,
-        with_health=given["ost"],
-    )
     has_own = any(files.jobs(system).dates() for system in {job.system for job in jobs}.difference(nodes) if system)
     on_nodes = any(files.jobs(system).dates() for system in nodes)
-    own = (*(TRAFFIC_KEYS if has_own else ()), *(NODE_KEYS if on_nodes else ()))
+    if given["csv_path"] is not None and (has_own or on_nodes):
+        jobs = with_numbers(jobs, (SiteConfig() if config is None else config.site).sacct, zone)
+    found = summaries(jobs, files, None if config is None else Calendar(config.timezone), nodes=nodes, with_health=given["ost"])
+    no_number = [NO_NUMBER] * any(NO_NUMBER in job.facts for job in jobs)
+    own = (*(TRAFFIC_KEYS if has_own else ()), *(NODE_KEYS if on_nodes else ()), *no_number)
     more = (*own, *(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
     sys.exit(_print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=more))
 

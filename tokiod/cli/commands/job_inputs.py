@@ -12,10 +12,11 @@ import click
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
 from tokiod.reader.span import Span, epoch
+from tokiod.times import iso
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tokiod.analysis.slurm import SlurmJob
@@ -28,6 +29,9 @@ DAY_SECONDS = 86400
 _NODES, _SECONDS = re.compile(r"[0-9]{1,9}"), re.compile(r"[0-9]{1,12}(\.[0-9]*)?")
 FACTS = ("_job_name", "_job_user", "_job_state", "_job_nodes", "_job_nodelist")
 """Keys of what the scheduler knows of a job."""
+OTHER_RUNS, NO_NUMBER = "_job_other_runs", "job_reason"
+"""Keys of the other runs of a job that was requeued, and of why a job has no keys of its own."""
+_ID = re.compile(r"([0-9]+)([_+][0-9]+)?(\.\w+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ def earlier_of_slurm(job: Job, like: str | None, days: int, site: SiteConfig, zo
 def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
     values: tuple[Value, ...] = (one.name, one.user, one.state, one.nodes, one.nodelist)
     facts = dict(zip(FACTS, values, strict=True))
+    if one.others:
+        facts[OTHER_RUNS] = "; ".join(f"{_shown(run.start)} to {_shown(run.end)} {run.state}" for run in one.others)
     if one.start is None:
         reason = f"job {one.jobid} has not started; its state is {one.state}"
     elif system is None and not one.directory:
@@ -115,6 +121,10 @@ def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
     else:
         return Job(one.jobid, system, Span(one.start, end), facts=facts, number=one.raw_id.partition(".")[0])
     return Job(one.jobid, system or "", None, reason, facts)
+
+
+def _shown(time: int | None) -> str:
+    return "?" if time is None else iso(time)
 
 
 def of_darshan(paths: Iterable[Path], site: SiteConfig, system: str | None, only: str | None) -> Iterator[Job]:
@@ -141,7 +151,7 @@ def of_darshan(paths: Iterable[Path], site: SiteConfig, system: str | None, only
 def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:
     """Yield the jobs of a CSV file with a line of names. zone: of times without one. Raises Failed."""
     try:
-        with click.open_file(path, encoding="utf-8", errors="replace") as file:
+        with click.open_file(path, encoding="utf-8-sig", errors="replace") as file:
             rows = csv.DictReader(file)
             absent = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
             if absent:
@@ -154,6 +164,28 @@ def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:
         raise Failed(f"--csv: {path}: {error}") from error
 
 
+# Job tables have the number that Slurm gave to a task: its processes know it, and so does Lustre's job id.
+def with_numbers(jobs: list[Job], sacct: Sequence[str], zone: dt.tzinfo) -> list[Job]:
+    """Return jobs of a CSV with the numbers of tasks of arrays and of steps; where sacct does not know one, with the reason."""
+    from tokiod.analysis.slurm import numbers_of  # noqa: PLC0415 - as above
+
+    ids = {job.jobid: match for job in jobs if not job.number and (match := _ID.fullmatch(job.jobid)) and (match[2] or match[3])}
+    tasks, known, why = {match[1] + match[2] for match in ids.values() if match[2]}, dict[str, str](), "sacct has no record of it"
+    try:
+        known = numbers_of(tasks, sacct, zone) if tasks else {}
+    except TokiodError as error:
+        why = str(error)
+    return [job if job.number or job.jobid not in ids else _with_number(job, ids[job.jobid], known, why) for job in jobs]
+
+
+def _with_number(job: Job, match: re.Match[str], known: Mapping[str, str], why: str) -> Job:
+    number = known.get(match[1] + match[2]) if match[2] else match[1]
+    if number is not None:
+        return replace(job, number=number)
+    reason = f"job tables have a task of an array by its JobIDRaw, not by {job.jobid}: add a column jobidraw ({why})"
+    return replace(job, facts=job.facts | {NO_NUMBER: reason})
+
+
 def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
     jobid, system = (row[name] or "" for name in ("jobid", "system"))
     nodes = row.get("nodes") or ""
@@ -161,7 +193,7 @@ def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
     facts |= {"_job_nodes": int(nodes)} if _NODES.fullmatch(nodes) else {}
     try:
         start, end = (_time(row[name] or "", zone, now) for name in ("start", "end"))
-        return Job(jobid, system, Span(start, end), facts=facts)
+        return Job(jobid, system, Span(start, end), facts=facts, number=row.get("jobidraw") or "")
     except TokiodError as error:
         return Job(jobid, system, None, str(error), facts)
 

@@ -23,7 +23,7 @@ from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification
 from tokiod.runtime.process_setup import use_one_heap
-from tokiod.window import Calendar, Window
+from tokiod.window import LATEST, Calendar, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def verify_command(
     if readable_ledger(config.archive) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     asked = _asked(Calendar(config.timezone), section, start, end, clock.time())
-    span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()))
+    span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()), _backfilled_since(config, section))
     output = VerifyOutput(section.name, asked, left_out, as_json=as_json)
     if span is not None:
         with click.progressbar(length=span.seconds, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
@@ -131,9 +131,15 @@ def _asked(calendar: Calendar, section: SourceConfig, start: str, end: str, now:
     return Window(calendar.window(first, section.window).start, calendar.window(last - 1, section.window).end)
 
 
-def _span(asked: Window, calendar: Calendar, section: SourceConfig, now: int) -> tuple[Window | None, list[NotCompared]]:
-    """Return the part of a time span that can be compared, and the other parts with reasons."""
-    oldest = section.reach(calendar, now)
+def _backfilled_since(config: Config, section: SourceConfig) -> int:
+    """Return the start of the oldest backfill that is done: the source holds more than its retention."""
+    with Ledger.open_readonly(readable_ledger(config.archive) or config.archive.ledger) as ledger:
+        return min([LATEST, *(job.start for job in ledger.jobs.all() if job.source == section.name and job.state == "done")])
+
+
+def _span(asked: Window, calendar: Calendar, section: SourceConfig, now: int, held: int) -> tuple[Window | None, list[NotCompared]]:
+    """Return the part of a time span that can be compared, and the other parts with reasons. held: the source holds data since then."""
+    oldest = min(held, section.reach(calendar, now))
     closed = calendar.window(now - section.settle, section.window).start
     parts = (
         (asked.start, min(asked.end, oldest), "older than the source's retention"),

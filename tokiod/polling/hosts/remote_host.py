@@ -284,7 +284,7 @@ class RemoteHost:
         text = f"{failed.message} (on host {self.config.name})"
         match failed.outcome:
             case "not_yet":
-                return NotYet(text)
+                return NotYet(text, failed.ended_at)
             case "timeout":
                 return TimeoutError(text)
             case "fatal":

@@ -15,7 +15,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import FileSlot
 from tokiod.collector import collect_window
-from tokiod.errors import Transient
+from tokiod.errors import NotYet, Transient
 from tokiod.tts.counters.difference_rule import is_anchored
 from tokiod.tts.live.conversion import aligned
 from tokiod.tts.live.files import UNSYNCED
@@ -82,6 +82,18 @@ class ScratchArchive:
         self.forms.update((batch.dataset, batch.form) for batch in collected.batches if batch.columns)
         self._sink.apply(replace(collected, tables=()))
         return collected.meta.records
+
+    async def collect_seam(self, window: Window) -> bool:
+        """Collect the counters of a step that is not stored; False where the source has not got that far. Raises as collect()."""
+        try:
+            collected = await self._collected(window)
+        except Transient as error:
+            if isinstance(error.__cause__, NotYet):
+                return False
+            raise
+        counters = [batch for batch in collected.batches if batch.form == "counter"]
+        self._sink.apply(replace(collected, meta=replace(collected.meta, extent="seam"), batches=counters, tables=()))
+        return True
 
     def path(self, day: Day) -> Path | None:
         """Return the file that holds a day, None without data for it."""

@@ -10,11 +10,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from tokiod.errors import Refusal, TokiodError
+from tokiod.ranges import Ranges
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.reports.verify.scratch_archive import ScratchArchive
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
@@ -22,16 +23,16 @@ from tokiod.tts.layout import NotLive, is_outdated, open_for_reading
 from tokiod.window import Window, bulk_length
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from tokiod.config.load import ArchiveConfig
     from tokiod.ledger.counts import Counts
     from tokiod.ledger.ledger import Ledger
-    from tokiod.ranges import Ranges
     from tokiod.reports.verify.scratch_archive import VerifiedSource
 
+T = TypeVar("T")
 _MAX_DAY_SECONDS = 2 * 86400
 SLICE_SECONDS = 3600
 """Length of the slices in which both files are read: a row of a sealed file's chunks."""
@@ -119,13 +120,17 @@ class Verification:
 
 @dataclass(slots=True, eq=False)
 class _Comparison:
-    """The comparison of one span, day by day; windows: the day's windows that differ, by their start."""
+    """The comparison of one span, day by day.
+
+    seams: steps without a window that were collected for the last differences before them; windows: the day's that differ, by their start.
+    """
 
     verification: Verification
     scratch: ScratchArchive
     stored: Ranges
     whole: Window
     verified: Verified
+    seams: Ranges = field(default_factory=Ranges)
     windows: dict[int, WindowDifferences] = field(default_factory=dict)
 
     @property
@@ -156,10 +161,22 @@ class _Comparison:
         length = bulk_length(int(source.config.window))
         for piece in self.stored.within(span.start, span.end):
             for window in self._joined(source.calendar.split(piece, length), piece.end):
-                records = await self._collect(window)
+                records = await self._without_refusal(self.scratch.collect(window))
                 if window.start >= since:
                     await self._compare_records(window, records)
                     self.verification.progress(window.end)
+            if self._has_seam(piece.end):
+                seam = Window(piece.end, piece.end + self.verification.trailing_seconds)
+                if await self._without_refusal(self.scratch.collect_seam(seam)):
+                    self.seams.add(seam.start, seam.end)
+
+    def _has_seam(self, end: int) -> bool:
+        """Return whether the sample after a stored piece is to be there without its window: a backfill ended there, or it is old."""
+        source, ledger = self.verification.source, self.verification.ledger
+        if not self.verification.trailing_seconds or self.stored.within(end, end + 1):
+            return False
+        ends = {job.end for job in ledger.jobs.all() if job.source == source.config.name and job.state == "done"}
+        return end in ends or end < source.clock.time() - source.config.retention
 
     def _joined(self, windows: Iterable[Window], end: int) -> Iterator[Window]:
         """Join windows where one was stored across their edge: the records of its parts are unknown."""
@@ -170,9 +187,9 @@ class _Comparison:
                 yield Window(start, window.end)
                 start = None
 
-    async def _collect(self, window: Window) -> int | None:
+    async def _without_refusal(self, collecting: Awaitable[T]) -> T:
         try:
-            return await self.scratch.collect(window)
+            return await collecting
         except Refusal as error:
             place = self.verification.directory or gettempdir()
             raise TokiodError(f"{error}; {place} must have room for two of the archive's days: name another directory by TMPDIR") from error
@@ -229,7 +246,8 @@ class _Comparison:
         compared = compare_slice(dataset, span, config.step, archived, collected)
         rows = self._are_stored(compared.time)
         if self._is_counter(dataset):
-            rows &= self._are_stored(compared.time + self.verification.trailing_seconds)
+            after = compared.time + self.verification.trailing_seconds
+            rows &= self._are_stored(after) | _are_within(self.seams, after)
         compared.rows[:] = rows
         self.verified.cells += int(rows.sum()) * len(compared.columns)
         add_differences(compared, self.windows, self.verification.source.calendar, config.window)
@@ -239,10 +257,14 @@ class _Comparison:
 
     def _are_stored(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which steps are stored. The others were not collected."""
-        stored = np.zeros(len(time), bool)
-        for window in self.stored.within(int(time[0]), int(time[-1]) + 1):
-            stored |= (time >= window.start) & (time < window.end)
-        return stored
+        return _are_within(self.stored, time)
+
+
+def _are_within(ranges: Ranges, time: NDArray[np.int64]) -> NDArray[np.bool_]:
+    within = np.zeros(len(time), bool)
+    for window in ranges.within(int(time[0]), int(time[-1]) + 1):
+        within |= (time >= window.start) & (time < window.end)
+    return within
 
 
 def _reader(stack: ExitStack, path: Path | None) -> FollowedFile | None:

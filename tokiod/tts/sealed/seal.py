@@ -39,6 +39,7 @@ from tokiod.tts.live.conversion import convert, unlimited
 from tokiod.tts.live.create import Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing, sync_content
 from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.schema import MISSING
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
 from tokiod.tts.sealed.kept_samples import fill_raw, kept_samples, span_of
 from tokiod.tts.sealed.sealed_counter import SealedCounter
@@ -171,7 +172,8 @@ def _content_of(file: Any, counters: Mapping[str, SealedCounter]) -> Content:
 
     def fill(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
         if location.kind == "cells":
-            block[...] = file[location.name][start : start + len(block), : len(location.columns)].astype("<f8", copy=False).view(np.int64)
+            cells = file[location.name][start : start + len(block), : len(location.columns)].astype("<f8", copy=False)
+            block[...] = np.where(np.isnan(cells), MISSING, cells).view(np.int64)  # pytokio has NaN too
             return
         counter = counters[location.dataset]
         if location.kind == "raw":
