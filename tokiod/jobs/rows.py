@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tokiod.job_columns import absent
+from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
 
@@ -55,7 +55,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRows:
-    """n rows of the job table, sorted by job, target and time.
+    """n rows of the job table, sorted by job, target and time; of one time by begin and last, and the one with the largest counts first.
 
     jobs, targets: S[...] sorted; job, target: i8[n] indexes into them; columns: i8[n] each: time (epoch seconds of the poll), begin, last
     (epoch nanoseconds, begin -1 if unknown), ended; counts: i8[n] each, OPERATION.samples and OPERATION.sum, and
@@ -261,9 +261,28 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         job = stands[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
+    again = _of_one_time(job, target, columns)
+    if again is not None:  # of jobs and targets that are what they were
+        columns = {name: column[again] for name, column in columns.items()}
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job, target, fixed, ordered)
+
+
+def _of_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> NDArray[np.int64] | None:
+    """Return the order of sorted rows in which those of one time do not depend on their files; None without such rows."""
+    time, is_tied = columns["time"], np.zeros(len(job) + 1, bool)
+    is_tied[1:-1] = (job[1:] == job[:-1]) & (target[1:] == target[:-1]) & (time[1:] == time[:-1])
+    if not is_tied.any():
+        return None
+    at = np.flatnonzero(is_tied[:-1] | is_tied[1:])
+    whole = np.zeros(len(at))
+    for name, values in columns.items():
+        if name not in FIXED and not is_state(name):
+            whole += values[at]
+    order = np.arange(len(job))
+    order[at] = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
+    return order
 
 
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.
