@@ -162,6 +162,72 @@ def indexes(directory: Path, start: int, end: int) -> list[Index]:
     return _retried(lambda: [index for _, index in _opened(directory, start, end)])
 
 
+def polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Return i8[targets]: until when each was polled before a time, as far as windows that end after `low` show; 0 where none does.
+
+    A window that has a row of a target polled it, and one without any row polled all targets of its source: no job did anything. Another
+    window proves nothing about it, for its server may have been silent. targets: S[...] sorted. Raises as read().
+    """
+    return _retried(lambda: _polled_until(directory, low, start, targets))
+
+
+def _polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    files = [file for file in table_files(directory) if low < file.end and file.start < start]
+    files.sort(key=lambda file: (not file.is_window, -file.end))
+    polls = _Polls(start, targets)
+    for place, file in enumerate(files):
+        if polls.until.min() >= min(start, max(one.end for one in files[place:])):
+            break
+        with opened(file.path) as (content, index):
+            polls.add(content, index)
+    return polls.until
+
+
+class _Polls:
+    """Until when targets were polled before a time, by the files that were added: those that count first."""
+
+    def __init__(self, start: int, targets: NDArray[np.bytes_]) -> None:
+        self._start, self._targets = start, targets
+        self._found = np.zeros(len(targets), np.int64)
+        self._sources: list[set[str]] = [set() for _ in targets]
+        self._idle: dict[str, int] = {}
+        self._known: set[Source] = set()
+
+    @property
+    def until(self) -> NDArray[np.int64]:
+        """i8[targets]: until when each was polled."""
+        idle = [max((self._idle.get(source, 0) for source in sources), default=0) for sources in self._sources]
+        return np.maximum(self._found, np.array(idle, np.int64))
+
+    def add(self, content: Any, index: Index) -> None:
+        """Add the windows of a file that no file before it holds."""
+        is_new = np.array([window not in self._known for window in index.windows], bool)
+        self._known.update(index.windows)
+        if not is_new.any():
+            return
+        whole = [slice(0, int(index.first[-1]))]
+        window = _column(content, "window", whole)
+        has_rows = np.bincount(window, minlength=len(index.windows)) > 0
+        for (source, start, end), is_idle in zip(index.windows, (is_new & ~has_rows).tolist(), strict=True):
+            if is_idle and start < self._start:
+                self._idle[source] = max(self._idle.get(source, 0), min(end, self._start))
+        if np.isin(index.targets, self._targets).any():
+            self._add_rows(content, index, window, is_new[window])
+
+    def _add_rows(self, content: Any, index: Index, window: NDArray[Any], is_new: NDArray[np.bool_]) -> None:
+        place = np.where(np.isin(index.targets, self._targets), np.searchsorted(self._targets, index.targets), -1)
+        whole = [slice(0, len(window))]
+        target, time = place[_column(content, "target", whole)], _column(content, "time", whole)
+        starts, ends = (np.array([one[part] for one in index.windows], np.int64)[window] for part in (1, 2))
+        for at, of in np.unique(np.stack([target, window]), axis=1).T.tolist():
+            if at >= 0:
+                self._sources[at].add(index.windows[of][0])
+        # A row of the poll before may stand in a later window, which polled nothing before its own start.
+        until = np.where(time >= starts, np.minimum(ends, self._start), time)
+        kept = (target >= 0) & is_new & (time < self._start)
+        np.maximum.at(self._found, target[kept], until[kept])
+
+
 def stored_windows(directory: Path) -> Iterator[Source]:
     """Yield the windows that the files of a directory hold, in any order. A file that can't be read is logged and proves nothing."""
     import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this

@@ -20,7 +20,7 @@ import numpy as np
 from tokiod.increases import BILLION, IMPLAUSIBLE, OLDER
 from tokiod.job_columns import UNKNOWN, absent, is_state
 from tokiod.jobs.activity import activity, following, is_credible, places_before
-from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, read, table_files
+from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, polled_until, read, table_files
 from tokiod.jobs.unknown import sums_at, sums_from
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
@@ -129,8 +129,7 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
     spread: with each count divided evenly over the time that it is about, as far as that is known: what a count of a time before
     the span has in it is left out. It is a better estimate of rates, where polls were lost.
     """
-    known = max((file.end for path in days.of(start - DAY_SECONDS, start) for file in table_files(path) if file.start < start), default=0)
-    return _added([_summed(rows, _shares(rows, start, known) if spread else None) for _, rows in pieces(days, start, end, counts)])
+    return _added([_summed(rows, _shares(days, rows, start) if spread else None) for _, rows in pieces(days, start, end, counts)])
 
 
 def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = None) -> Iterator[tuple[dt.date, SpanRows]]:
@@ -255,17 +254,30 @@ def _summed(found: SpanRows, weights: NDArray[np.float64] | None) -> Series:
     )
 
 
-def _shares(found: SpanRows, start: int, known: int) -> NDArray[np.float64]:
-    """Return which share of each row's counts is of the span. known: the end of the last window that began before it.
+def _shares(days: Days, found: SpanRows, start: int) -> NDArray[np.float64]:
+    """Return which share of each row's counts is of the span.
 
-    A job without a row in a window that is stored did nothing then.
+    A job without a row did nothing until its target was last polled before the span. Of a lost hour, its share is evenly divided.
     """
-    time, since = found.rows.columns["time"], found.activity.since
-    begin = found.rows.columns["begin"] // BILLION
+    rows, since = found.rows, found.activity.since
+    time, begin = rows.columns["time"], rows.columns["begin"] // BILLION
     # Of counts that were not seen before, all since their begin is new.
-    since = np.where(since == begin, since, np.maximum(since, min(known, start)))
+    is_open = (since < start) & (since != begin)
+    if is_open.any():
+        needed, low = rows.targets[np.unique(rows.target[is_open])], int(since[is_open].min())
+        polled = np.zeros(len(rows.targets), np.int64)
+        polled[np.searchsorted(rows.targets, needed)] = _polled(days, max(low, start - DAY_SECONDS), start, needed)
+        since = np.where(is_open, np.maximum(since, polled[rows.target]), since)
     inside, whole = time - np.maximum(since, start), time - since
     return np.where(whole > 0, np.clip(inside / np.maximum(whole, 1), 0.0, 1.0), 1.0)
+
+
+def _polled(days: Days, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Return i8[targets]: until when each was polled before a span, as far as windows after `low` show; 0 where none does."""
+    found = np.zeros(len(targets), np.int64)
+    for path in reversed(days.of(low, start)):
+        found = np.maximum(found, polled_until(path, int(found.min(initial=start)) or low, start, targets))
+    return found
 
 
 def _added(found: list[Series]) -> Series:
