@@ -12,7 +12,7 @@ from tokiod.jobs.span import Days, series, span_rows
 from tokiod.jobs.unknown import sum_of, sums_at, sums_from
 from tokiod.reader.jobs import totals
 from tokiod.reader.span import Span
-from tokiod.window_data import ENDED_REMOVED, job_key
+from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, job_key
 
 KEY, OST, NODE = job_key("4711", "1000", None, None, "a1"), b"fs-OST0000", b"nid1"
 
@@ -139,3 +139,18 @@ def test_the_first_row_of_a_job_whose_begin_was_rounded_down_counts_once(made):
     for time, begin, cpu in ((59, 59.0, 100), (119, 59.7, 160), (179, 59.7, 200)):
         made.store({**polled(DAY + time, NODE, KEY, DAY, {"cpu.sum": cpu}), "begin": round((DAY + begin) * BILLION)})
     assert sums(made)[0] == {"cpu.sum": 200}
+
+
+def test_a_summary_of_an_idle_job_is_no_end_of_its_counts(made):
+    """It is still listed, and may go on. A version without start_time says only by removing it that counts begin again."""
+    ends = [(65, 5, 0), (125, 5, ENDED_IDLE), (185, 6, 0), (244, 6, ENDED_REMOVED), (305, 6, 0), (365, 7, 0)]
+    made.store(*(polled(DAY + time, OST, KEY, None, {"open.samples": count}, ended=ended) for time, count, ended in ends))
+    assert sums(made)[0] == {"open.samples": 1 + 7}
+
+
+def test_a_begin_that_moved_is_judged_by_all_counts_also_where_some_are_wanted(made):
+    """Only all counts show whether a later row with an earlier begin is of another job."""
+    for time, begin, cpu, faults in ((59, DAY, 1, 9), (119, DAY - 60, 2, 5), (179, DAY - 120, 0, 4)):
+        made.store(polled(DAY + time, NODE, KEY, begin, {"cpu.sum": cpu, "page_faults.samples": faults}))
+    found = series(days(made), DAY + 60, DAY + 180, counts=["page_faults.samples"])
+    assert found.counts["page_faults.samples"].tolist() == [0 + 4]
