@@ -11,6 +11,7 @@ import numpy as np
 from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
+from tokiod.tts.layout import unreadable
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -304,6 +305,8 @@ def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
         whole = table_file.read(content, f"rows/{name}", slice(first, slices[-1].stop))
     except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged chunk
+        if isinstance(reason := unreadable(content.filename, error), OSError):
+            raise reason from error
         raise NotAJobTable(f"{content.filename} is damaged: {name}: {error}") from error
     return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
 
