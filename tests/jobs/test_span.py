@@ -312,3 +312,14 @@ def test_the_newest_window_of_all_files_is_the_last_one(made):
     made.table.apply(Collected(meta, (), [as_rows([])]))
     assert made.table.commit() == []
     assert days(made).newest() == DAY + 86400 + 660
+
+
+def test_a_window_in_which_no_job_did_anything_polled_its_targets_also_where_the_span_begins_in_it(made):
+    made.store(*steady(OST, KEY, (5,)), DAY + 600, *steady(OST, KEY, (1205,)))
+    assert rate_of(made, DAY + 900, DAY + 1300) == pytest.approx(1200 / 400)
+
+
+def test_a_row_at_the_begin_of_a_span_is_about_the_time_before_it(made):
+    made.window = 60
+    made.store(*steady(OST, KEY, (5, 65, 3660)))
+    assert rate_of(made, DAY + 3660, DAY + 3720) == 0

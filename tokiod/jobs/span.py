@@ -266,17 +266,17 @@ def _shares(days: Days, found: SpanRows, start: int) -> NDArray[np.float64]:
     if is_open.any():
         needed, low = rows.targets[np.unique(rows.target[is_open])], int(since[is_open].min())
         polled = np.zeros(len(rows.targets), np.int64)
-        polled[np.searchsorted(rows.targets, needed)] = _polled(days, max(low, start - DAY_SECONDS), start, needed)
+        polled[np.searchsorted(rows.targets, needed)] = _polled(days, low, start, needed)
         since = np.where(is_open, np.maximum(since, polled[rows.target]), since)
     inside, whole = time - np.maximum(since, start), time - since
     return np.where(whole > 0, np.clip(inside / np.maximum(whole, 1), 0.0, 1.0), 1.0)
 
 
 def _polled(days: Days, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """Return i8[targets]: until when each was polled before a span, as far as windows after `low` show; 0 where none does."""
+    """Return i8[targets]: until when each was polled before a span, by windows after `low` of at most some days; 0 where none was."""
     found = np.zeros(len(targets), np.int64)
-    for path in reversed(days.of(low, start)):
-        found = np.maximum(found, polled_until(path, int(found.min(initial=start)) or low, start, targets))
+    for path in reversed(days.of(max(low, start - DAY_SECONDS), start)):
+        found = np.maximum(found, polled_until(path, max(low, int(found.min())), start, targets))
     return found
 
 
