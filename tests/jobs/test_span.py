@@ -323,3 +323,10 @@ def test_a_row_at_the_begin_of_a_span_is_about_the_time_before_it(made):
     made.window = 60
     made.store(*steady(OST, KEY, (5, 65, 3660)))
     assert rate_of(made, DAY + 3660, DAY + 3720) == 0
+
+
+def test_counts_that_were_not_seen_before_are_of_all_the_time_since_their_begin(made):
+    """Of this job no row came before, though its target was polled: its blocks could not be read."""
+    made.window = 60
+    made.store(*steady(OST, KEY, range(5, 3660, 60)), polled(DAY + 3665, OST, job_key("4713"), DAY, {"open.samples": 3665}))
+    assert rate_of(made, DAY + 3660, DAY + 3720) == pytest.approx(5 / 60)
