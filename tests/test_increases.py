@@ -15,6 +15,16 @@ LINES = [
     for line in PAGE.read_text("utf-8").splitlines()
     if re.match(r"\| (?:common|parts|own) \|", line)
 ]
+MORE = [
+    [
+        "parts",
+        "`0/60: 5 7` `0/120: 9 9` `0/130: - 9` `0/70: 6 9`",
+        "`5 7` `4 2` `- 0` `older`",
+        "its last value counts, also where a sample lacks it",
+    ],
+    ["parts", "`0/60: 9 -` `90/120: - 5` `90/115: 4 5`", "`9 -` `- 5` `4 0`", "values before a later begin count no more"],
+    ["common", "`0/60: 1 1` `0/120: 4611686018427387904 2`", "`1 1` `4611686018427387903 1`", "2^62 itself can be"],
+]
 REASONS = {"older": OLDER, "implausible": IMPLAUSIBLE}
 
 
@@ -35,7 +45,7 @@ def samples(found, kind, times=None):
     return Samples(np.zeros(len(found), np.int64), *arrays, np.array(gone, bool), **{kind: named})
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line[3])
+@pytest.mark.parametrize("line", [*LINES, *MORE], ids=lambda line: line[3])
 def test_each_line_of_the_document_is_right(line):
     kind, given, expected, _ = line
     found = increases(samples(parsed(given), kind))
@@ -43,6 +53,23 @@ def test_each_line_of_the_document_is_right(line):
         assert (bool(found.is_older[i]), bool(found.is_implausible[i])) == (cell == "older", cell == "implausible"), i
         wanted = [0, 0] if cell in REASONS else [-1 if one == "-" else int(one) for one in cell.split()]
         assert [int(values[i]) for values in found.counts.values()] == wanted, i
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "since", "fell"),
+    [
+        ("parts", "`7/60: 5 7` `7/120: 5 6` `7/180: 6 6`", [7, 60, 120], [0, 1, 0]),
+        ("common", "`?/60: 5 7` `?/120: 6 7` `?/180: 1 1`", [60, 60, 120], [0, 0, 0]),
+        ("common", "`7/60: 5 7` `90/120: 3 6` `90/180: 4 6`", [7, 90, 120], [0, 0, 0]),
+        ("parts", "`50/60: 10 1` `20/120: 1 0` `20/180: 2 0`", [50, 60, 120], [0, 0, 0]),
+        ("parts", "`100/60: 10 1` `99/120: 1 0`", [100, 99], [0, 0]),
+        ("common", "`0/100: 5 7` `0/70: 4 7` `0/160: 6 7`", [0, 120, 60], [0, 0, 0]),
+    ],
+)
+def test_an_increase_is_of_the_time_since_the_sample_before_or_the_begin(kind, given, since, fell):
+    """Of a sample that is refused it is of no time."""
+    found = increases(samples(parsed(given), kind))
+    assert (found.since.tolist(), found.fell.astype(int).tolist()) == (since, fell)
 
 
 def test_the_document_has_examples():
