@@ -49,9 +49,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         tuple[str, ...],
         option(
             "How clients make job ids, as `lctl get_param jobid_var jobid_name` prints it there: with jobid_name=%j:%u:%H write that, with "
-            "jobid_var=procname_uid write %e.%u. The first one that matches counts; an id that matches no format is kept as it is.",
+            "jobid_var=procname_uid write %e.%u. Formats with more codes are tried first: %j alone is any id that no other one matches. An "
+            "id that matches none is counted, and kept as it is.",
             '["%j:%u:%H", "%e.%u"]',
-            values="at least one format of Lustre's codes %e %g %h %H %j %p %u",
+            values="at least one format of Lustre's codes %e %g %h %H %j %p %u, also as %.3e and %j?%H",
         ),
     ] = ("%j", "%e.%u")
     cleanup_interval: Annotated[

@@ -38,7 +38,8 @@ class JobKeys:
 
     def _of(self, identity: bytes) -> bytes:
         name = self._names.of(identity)
-        return job_key(name.job, name.user, name.command, name.node, shown(identity))
+        # A text that may be a job stands in both places (tokiod.jobs.identity).
+        return job_key(name.may_be_job or name.job, name.user, name.command, name.node, shown(identity))
 
 
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
