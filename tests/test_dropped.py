@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tokiod.dropped import EXAMPLE_LENGTH, Dropped, Why, escaped, sentence
+from tokiod.dropped import EXAMPLE_LENGTH, Dropped, Why, escaped, sentence, shape
 
 
 def test_the_first_example_of_a_reason_is_kept_and_all_are_counted():
@@ -29,6 +29,10 @@ def test_an_example_is_printable_ascii_of_a_bounded_length():
     assert escaped("x" * EXAMPLE_LENGTH) == "x" * EXAMPLE_LENGTH
     assert escaped("x" * 81) == "x" * 77 + "..."
     assert len(escaped("\x00" * 1000)) == EXAMPLE_LENGTH
+
+
+def test_a_shape_has_no_letter_and_no_digit_of_a_text():
+    assert shape("été-x.48151:[n_1]\n".encode()) == "aaaaa-a.00000:[a_0]a"
 
 
 def test_the_only_reason_of_an_input_that_gave_nothing_is_the_message():

@@ -7,6 +7,7 @@ data: escaped, at most EXAMPLE_LENGTH characters. The remedy names the option or
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -52,6 +53,11 @@ def escaped(data: str | bytes) -> str:
     text = data[:length].decode("latin-1") if isinstance(data, bytes) else data[:length]
     shown = text.encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= EXAMPLE_LENGTH and len(data) < length else shown[: EXAMPLE_LENGTH - 3] + "..."
+
+
+def shape(data: bytes) -> str:
+    """Return text as an example that names nobody: with a for each letter or other byte, 0 for each digit, and the marks between them."""
+    return re.sub(r"[^\W\d_]|[^ -~]", "a", re.sub(r"[0-9]", "0", data.decode("latin-1")))
 
 
 def sentence(counts: Mapping[str, int], why: Mapping[str, Why], kept: int) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,11 +32,16 @@ MAX_ID_BYTES = 128
 """Of a job id, escaped; Lustre's have at most 31 bytes."""
 MAX_OPERATIONS = 64
 """Different operations of one target."""
+MAX_COUNT = 2**62
+"""From here on a count was below zero on its server, or is none; it gives no row, and sums of what is below don't overflow soon."""
+EXAMPLE_BYTES = 100
+"""Of a block that is shown."""
 FIELDS = ("samples", "min", "max", "sum")
+SAMPLES, SUM = FIELDS.index("samples"), FIELDS.index("sum")
 
 TOO_LONG = "job id that is too long"
 MALFORMED = "malformed block of a job"
-TOO_LARGE = "count above 2^63"
+IMPLAUSIBLE = "implausible count or time of a job"
 TOO_MANY_OPERATIONS = "operation beyond the first 64"
 NO_TARGET = "text that belongs to no target"
 
@@ -58,7 +63,7 @@ _OPERATION = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
-_LIMIT = 2**63
+_LIMIT = 2**63 - 1
 _BILLION = 10**9
 
 
@@ -68,7 +73,7 @@ class Counts:
 
     places: i8[n], which of the given blocks; operations: names, as the target has them; values: i8[n, operations, 4], for FIELDS, in
     bytes, operations or microseconds, 0 where a version does not print them; snapshot, start: i8[n] UTC epoch nanoseconds of a job's last
-    operation and of its first one (-1 before Lustre 2.14).
+    operation and of its first one (-1 before Lustre 2.14). examples: of blocks that gave no counts, by the reason.
     """
 
     places: NDArray[np.int64]
@@ -76,6 +81,7 @@ class Counts:
     values: NDArray[np.int64]
     snapshot: NDArray[np.int64]
     start: NDArray[np.int64]
+    examples: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -137,8 +143,9 @@ def shown(identity: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in identity)  # noqa: PLR2004 - ASCII
 
 
-def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
-    """Parse blocks of a target's text; count malformed ones in dropped, with nothing of their text."""
+def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
+    """Parse blocks of a target's text; count in dropped those that are malformed, and those with a count that can't be true."""
+    examples: dict[str, bytes] = {}
     places: list[int] = []
     times: list[int] = []
     columns: list[int] = []
@@ -150,6 +157,7 @@ def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations,
         # A block that lacks the end of a line was cut; a number that was cut is another number.
         if not head or not fields or text.count(SAMPLES_OF, head.end(), end) != len(fields):
             dropped[MALFORMED] += 1
+            examples.setdefault(MALFORMED, text[start : min(end, start + EXAMPLE_BYTES)].strip())
             continue
         names, _, units, *_ = zip(*fields, strict=True)
         columns += operations.columns(names, units)
@@ -158,24 +166,36 @@ def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations,
         places.append(place)
         times += (_nanoseconds(head[1], head[2]), -1 if head[3] is None else _nanoseconds(head[3], head[4]))
     row, column = np.arange(len(places)).repeat(lines), np.array(columns, np.int64)
-    given = _limited(numbers, dropped).reshape(-1, len(FIELDS))
+    given, moments = _limited(numbers).reshape(-1, len(FIELDS)), _limited(times).reshape(-1, 2)
     values = np.zeros((len(places), len(operations.names), len(FIELDS)), np.int64)
     is_kept = column >= 0
     values[row[is_kept], column[is_kept]] = given[is_kept]
     if not is_kept.all():
         dropped[TOO_MANY_OPERATIONS] += int((~is_kept).sum())
-    snapshot, start_time = np.array(times, np.int64).reshape(-1, 2).T
-    return Counts(np.array(places, np.int64), tuple(operations.names), values, snapshot, start_time)
+    is_true: NDArray[np.bool_] = np.all(moments < _LIMIT, axis=1)
+    is_true[row[(given[:, (SAMPLES, SUM)] >= MAX_COUNT).any(axis=1)]] = False
+    if not is_true.all():
+        false = np.flatnonzero(~is_true).tolist()
+        dropped[IMPLAUSIBLE] += len(false)
+        examples[IMPLAUSIBLE] = _largest(text, *found[places[false[0]]])
+    snapshot, start_time = moments[is_true].T
+    return Counts(np.array(places, np.int64)[is_true], tuple(operations.names), values[is_true], snapshot, start_time, examples)
 
 
 def _nanoseconds(seconds: bytes, fraction: bytes | None) -> int:
-    return min(int(seconds) * _BILLION + int(fraction or 0), _LIMIT - 1)
+    return int(seconds) * _BILLION + int(fraction or 0)
 
 
-def _limited(numbers: list[int], dropped: Counter[str]) -> NDArray[np.int64]:
-    """Return numbers as int64; one above it is counted and becomes the largest that fits, so that it is no reset."""
+def _limited(numbers: list[int]) -> NDArray[np.int64]:
+    """Return numbers as int64; one above it becomes the largest that fits."""
     try:
         return np.array(numbers, np.int64)
     except OverflowError:
-        dropped[TOO_LARGE] += sum(number >= _LIMIT for number in numbers)
-        return np.array([min(number, _LIMIT - 1) for number in numbers], np.int64)
+        return np.array([min(number, _LIMIT) for number in numbers], np.int64)
+
+
+def _largest(text: bytes, start: int, end: int) -> bytes:
+    """Return a block's job id and the operation with its largest count."""
+    fields = [(int(one[SUM + 2] or 0), int(one[1]), one[0]) for one in _OPERATION.findall(text, start, end)]
+    total, samples, name = max(fields, key=lambda one: max(one[:2]))
+    return b"%s: %s, samples: %d, sum: %d" % (job_id(raw_id(text, start, end)), name, samples, total)

@@ -33,11 +33,11 @@ SAME_TIME = "target with two outputs of one time"
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
 
 
-def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     for fault in options.faults():
         raise TokiodError(f"--{fault.replace('_', '-', 1)}")
-    return SavedOutputs(readable(inputs), options)
+    return SavedOutputs(readable(inputs), options, site)
 
 
 class SavedOutputs:
@@ -46,18 +46,19 @@ class SavedOutputs:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], options: Saved) -> None:
+    def __init__(self, paths: Sequence[Path], options: Saved, site: Site) -> None:
         self.step = options.step
         self._paths = paths
         self._options = options
-        self._keys = JobKeys(options.jobid_name)
+        self._keys = JobKeys(options.jobid_name, site)
         self._files = Loading(self._load)
 
     async def collect(self, window: Window) -> WindowData:
         """Return one table. Raises Fatal for a file without job_stats."""
         found = await self._within(window)
-        dropped = sum((one.changes.dropped for one in found), Counter[str]())
-        return WindowData([], sum(len(one.changes.jobs) for one in found), dropped, [rows(found, self._keys, window.start)])
+        dropped = self._keys.dropped(found)
+        table = rows(found, self._keys, window.start)
+        return WindowData([], sum(len(one.changes.jobs) for one in found), dropped.counts, [table], why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return how many jobs changed in a window."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.lustre_jobstats.job_names import JobNames
-from collectors.lustre_jobstats.parse import shown
+from collectors.lustre_jobstats.parse import IMPLAUSIBLE, shown
+from tokiod.dropped import Dropped, shape
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lustre_jobstats.changes import Changes
+    from tokiod.collector import Site
+
+
+REMEDIES = {
+    IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +37,27 @@ class TargetCounts:
 
 
 class JobKeys:
-    """What identifies each job id in the table: what its format names, and the id itself, printable."""
+    """What identifies each job id in the table: what its format names, and the id itself, printable. site: decides what examples show."""
 
-    def __init__(self, formats: Sequence[str]) -> None:
+    def __init__(self, formats: Sequence[str], site: Site | None = None) -> None:
         self._names = JobNames(formats)
+        self._site = site
         self.of = lru_cache(maxsize=1 << 14)(self._of)
 
     def _of(self, identity: bytes) -> bytes:
         name = self._names.of(identity)
         # A text that may be a job stands in both places (tokiod.jobs.identity).
         return job_key(name.may_be_job or name.job, name.user, name.command, name.node, shown(identity))
+
+    def dropped(self, found: Sequence[TargetCounts]) -> Dropped:
+        """Return what all targets did not use, with examples and remedies."""
+        dropped = Dropped()
+        shows_users = self._site is not None and self._site.shows_users
+        for one in found:
+            for reason, count in one.changes.dropped.items():
+                example = one.changes.examples.get(reason, b"")
+                dropped.add(reason, count, example if shows_users else shape(example), REMEDIES.get(reason, ""))
+        return dropped
 
 
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:

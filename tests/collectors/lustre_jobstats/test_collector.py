@@ -10,8 +10,9 @@ import pytest
 from jobstats_servers import MDT0, NOW, OST0, OST1, START, Servers, job
 
 from collectors import lustre_jobstats
-from collectors.lustre_jobstats import saved_files
+from collectors.lustre_jobstats import parse, saved_files, to_rows
 from tokiod.collector import Site
+from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.collector_contract import CollectorContract, samples, within
@@ -203,6 +204,21 @@ def test_a_window_that_passed_while_servers_answered_is_not_used(servers):
 
     with pytest.raises(Transient, match="answered after"):
         within(servers.collector(), run)
+
+
+@pytest.mark.parametrize(
+    ("shows_users", "example"),
+    [
+        (True, "secret.48151: open, samples: 18446744073709551615, sum: 0"),
+        (False, "aaaaaa.00000: aaaa, aaaaaaa: 00000000000000000000, aaa: 0"),
+    ],
+)
+def test_an_example_names_nobody_where_users_are_not_shown(servers, shows_users, example):
+    servers.show("oss2", {OST1: [job("secret.48151", open=2**64 - 1)]})
+    collector = lustre_jobstats.live(servers.config(), Site(Calendar("UTC"), servers.clock, shows_users=shows_users))
+    data = within(collector, lambda one: one.collect(NOW))
+    assert data.dropped == {parse.IMPLAUSIBLE: 1}
+    assert data.why == {parse.IMPLAUSIBLE: Why(example, to_rows.REMEDIES[parse.IMPLAUSIBLE])}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collectors.lustre_jobstats import changes
 from collectors.lustre_jobstats.changes import JobCounts
-from collectors.lustre_jobstats.parse import TOO_LONG
+from collectors.lustre_jobstats.parse import IMPLAUSIBLE, TOO_LONG
 from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
 from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, job_parts
 
@@ -126,6 +126,24 @@ def test_a_job_that_returns_after_its_removal_begins_at_zero(version):
         {"write_bytes.samples": 8, "write_bytes.sum": 800} if version == "2.15" else {"write_bytes.samples": 5, "write_bytes.sum": 500}
     )
     assert polls.done()[b"7"] == expected
+
+
+def test_a_poll_with_a_count_that_can_not_be_true_gives_no_row_of_that_job_and_the_next_one_goes_on():
+    """Without the poll the sum over both is the same, and the job does not seem to have left."""
+    target, polls = Target("2.15"), Polls()
+    for job in (b"1", b"2"):
+        target.act(job, "read_bytes", 1, 100)
+    polls.poll(target)
+    target.act(b"1", "read_bytes", 1, 100)
+    target.act(b"2", "read_bytes", 1, 100)
+    whole = target.jobs[b"1"]
+    target.jobs[b"1"] = ({**whole[0], "open": (2**64 - 1, 0)}, *whole[1:])
+    change = polls.poll(target)
+    assert (change.jobs, dict(change.dropped), change.listed) == ((b"2",), {IMPLAUSIBLE: 1}, 2)
+    assert change.examples == {IMPLAUSIBLE: b"1: open, samples: 18446744073709551615, sum: 0"}
+    target.jobs[b"1"] = whole
+    assert polls.poll(target).jobs == (b"1",)
+    assert polls.done() == {job: {"read_bytes.samples": 2, "read_bytes.sum": 200} for job in (b"1", b"2")}
 
 
 @pytest.mark.parametrize(("version", "more", "dropped"), [("2.12", 2, {}), ("2.15", 500, {changes.RESTARTED: 1})])
