@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from tokiod.collector import Site
 
 
+UNKNOWN_ID = "job id that matches no format"
+CUT_ID = "job id of 31 bytes, whose last part Lustre cut"
 REMEDIES = {
+    UNKNOWN_ID: "set jobid_name as `lctl get_param jobid_var jobid_name` prints it on clients",
+    CUT_ID: "make ids shorter by jobid_name on clients",
     IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",
 }
 
@@ -50,14 +54,20 @@ class JobKeys:
         return job_key(name.may_be_job or name.job, name.user, name.command, name.node, shown(identity))
 
     def dropped(self, found: Sequence[TargetCounts]) -> Dropped:
-        """Return what all targets did not use, with examples and remedies."""
+        """Return what was not used of all targets, and the job ids of a window that could not be read whole, with examples and remedies."""
         dropped = Dropped()
-        shows_users = self._site is not None and self._site.shows_users
         for one in found:
             for reason, count in one.changes.dropped.items():
-                example = one.changes.examples.get(reason, b"")
-                dropped.add(reason, count, example if shows_users else shape(example), REMEDIES.get(reason, ""))
+                self._add(dropped, reason, count, one.changes.examples.get(reason, b""))
+        for job in dict.fromkeys(job for one in found for job in one.changes.jobs):
+            name = self._names.of(job)
+            if name.is_cut or not name.is_known:
+                self._add(dropped, CUT_ID if name.is_cut else UNKNOWN_ID, 1, job or b'""')
         return dropped
+
+    def _add(self, dropped: Dropped, reason: str, count: int, example: bytes) -> None:
+        shows_users = self._site is not None and self._site.shows_users
+        dropped.add(reason, count, example if shows_users else shape(example), REMEDIES.get(reason, ""))
 
 
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:

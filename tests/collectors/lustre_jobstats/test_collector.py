@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+from pathlib import Path
 
 import job_rows
 import jobstats_text
@@ -18,6 +19,9 @@ from tokiod.testing.clock import FakeClock
 from tokiod.testing.collector_contract import CollectorContract, samples, within
 from tokiod.window import Calendar, Window
 from tokiod.window_data import JOB_TABLE, job_parts
+
+SHARED = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[4] / "shared"))
+STRANGERS = SHARED / "data/strangers/servers"
 
 
 @pytest.fixture
@@ -206,6 +210,87 @@ def test_a_window_that_passed_while_servers_answered_is_not_used(servers):
         within(servers.collector(), run)
 
 
+def test_ids_that_can_not_be_read_whole_are_counted_once_in_each_window_in_which_they_did_something(servers):
+    names = ["7:1000:n1", "4711", ":1000:n1", "wget.1000", "1234567.pbs01.cluster.exa:10012", "été", ""]
+    servers.show("oss1", {OST0: [job(one, open=1) for one in names], "fs-OST0002": [job("été", open=1)]})
+    servers.show("oss2", {})
+    servers.show("mds1", {})
+    site = Site(Calendar("UTC"), servers.clock, shows_users=True)
+
+    async def run(collector):
+        first = await collector.collect(NOW)
+        collector.note_stored(NOW)
+        servers.clock._time = START + 62
+        servers.show("oss1", {OST0: [job(one, open=2 if one == "été" else 1) for one in names]})
+        return first, await collector.collect(Window(START + 60, START + 120))
+
+    first, second = within(lustre_jobstats.live(servers.config(), site), run)
+    assert (len(first.tables[0]), first.dropped) == (8, {to_rows.UNKNOWN_ID: 3, to_rows.CUT_ID: 1})
+    assert first.why == {
+        to_rows.UNKNOWN_ID: Why("4711", to_rows.REMEDIES[to_rows.UNKNOWN_ID]),
+        to_rows.CUT_ID: Why("1234567.pbs01.cluster.exa:10012", to_rows.REMEDIES[to_rows.CUT_ID]),
+    }
+    assert "jobid_name" in to_rows.REMEDIES[to_rows.UNKNOWN_ID]
+    assert second.dropped == {to_rows.UNKNOWN_ID: 1}
+    assert second.why[to_rows.UNKNOWN_ID].example == "\\xc3\\xa9t\\xc3\\xa9"
+
+
+@pytest.mark.parametrize("name", ["jobstats_csc_table.txt", "jobstats_cut_at_31.txt", "jobstats_ids.txt", "jobstats_question_mark_216.txt"])
+def test_job_ids_of_other_sites_name_users_and_nodes_wherever_they_can(name):
+    """Malformed ids of a site with Lustre 2.12 and %j:%u:%H, ids that Lustre cut, and those of its own tests."""
+    path = STRANGERS / name
+    if not path.exists():
+        pytest.skip("no ../shared")
+    formats = {"jobstats_question_mark_216.txt": ("%j?%H:%e:%u",)}.get(name, ("%j:%u:%H", "%e.%u"))
+    collector = lustre_jobstats.saved([path], lustre_jobstats.Saved(time=START, jobid_name=formats), None)
+    data = within(collector, lambda one: one.collect(NOW))
+    found = {tuple(job_parts(key).values())[:4] for key in data.tables[0].values[2].tolist()}
+    assert (found, data.dropped) == OF_STRANGERS[name]
+
+
+OF_STRANGERS = {
+    "jobstats_csc_table.txt": (
+        {
+            ("", "11317854", "wget", ""),
+            ("", "", "wget", ""),
+            ("11317854", "17627127", "", "r01c01"),
+            ("", "17627127", "", "r01c01"),
+            ("11317854", "17627127", "", ""),
+            ("", "", "", ""),
+        },
+        {to_rows.UNKNOWN_ID: 6},
+    ),
+    "jobstats_cut_at_31.txt": (
+        {
+            ("node_exporter", "989", "", ""),
+            ("vi", "0", "", "es-2-virt3-cosp"),
+            ("bash", "0", "", "es-2-virt3-cosp"),
+            ("SLURM_JOB_machine184_74186", "0", "", ""),
+            ("1234567.pbs01.cluster.exa", "", "", ""),
+        },
+        {to_rows.CUT_ID: 3},
+    ),
+    "jobstats_ids.txt": (
+        {
+            ("", "0", "kworker/86:1", ""),
+            ("", "", "", ""),
+            ("", "0", "", "login1"),
+            ("", "0", "has sp.touch", ""),
+            ("@weird", "1000", "", "n1"),
+            ("11317854", "17627127", "", "r01c01"),
+            ("4711", "1000", "", "nid00012"),
+            ("", "1000", "\\xc3\\xa9t\\xc3\\xa9", ""),
+            ("", "4294967295", "cp", ""),
+        },
+        {to_rows.UNKNOWN_ID: 2, "job that is listed twice": 1},
+    ),
+    "jobstats_question_mark_216.txt": (
+        {("login1", "0", "cp", "login1"), ("4711", "1000", "cp", ""), ("4712", "1001", "rsync", "")},
+        {},
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("shows_users", "example"),
     [
@@ -264,7 +349,7 @@ def test_a_time_is_that_of_the_next_target_also_after_errors_of_lctl_and_no_job_
     os.utime(path, (NOW.end + 10**6, NOW.end + 10**6))
     made = lustre_jobstats.saved([path], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
     data = within(made, lambda c: c.collect(NOW))
-    assert (len(data.tables[0]), dict(data.dropped)) == (3, {"text that belongs to no target": 1} if error else {})
+    assert (len(data.tables[0]), data.dropped[parse.NO_TARGET]) == (3, bool(error))
 
 
 def test_saved_outputs_that_are_none_are_refused(tmp_path):
