@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.lustre_jobstats.command import ServerCommands
-from collectors.lustre_jobstats.targets import UNKNOWN_FORMAT, Targets, texts
-from collectors.lustre_jobstats.to_rows import JobKeys, rows
+from collectors.lustre_jobstats.targets import UNKNOWN_FORMAT, Targets, filesystem_fault, filesystem_of, texts
+from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, REMEDIES, JobKeys, rows
 from tokiod.dropped import Dropped
-from tokiod.errors import CollectError, Transient
+from tokiod.errors import CollectError, Fatal, Transient
 from tokiod.toolkit.commands import CommandTimeout, Stuck
 from tokiod.window_data import WindowData
 
@@ -83,8 +83,14 @@ class JobStats:
     async def _read(
         self, outputs: Mapping[str, bytes], window: Window, time: int, dropped: Dropped
     ) -> tuple[list[TargetCounts], list[str]]:
-        """Return the counts of all targets, and what is wrong with some."""
-        of_targets, unknown = texts(outputs, dropped.counts)
+        """Return the counts of all targets, and what is wrong with some. Raises CollectError where the file system is unclear."""
+        listed, unknown = texts(outputs, dropped.counts)
+        filesystem = self._config.filesystem
+        if fault := filesystem_fault(listed, filesystem):
+            raise (Transient if filesystem else Fatal)(f"the servers have {fault}")
+        of_targets = {target: one for target, one in listed.items() if filesystem in {None, filesystem_of(target)}}
+        for target in sorted(listed.keys() - of_targets.keys()):
+            dropped.add(OTHER_FILESYSTEM, 1, target, REMEDIES[OTHER_FILESYSTEM])
         troubles = [f"{server} printed no job_stats that is known, see `lctl get_param` there" for server in unknown]
         troubles += self._targets.moved({target: server for target, (server, _) in of_targets.items()})
         found: list[TargetCounts] = []
@@ -108,7 +114,8 @@ class JobStats:
         self._intervals_read.update(dict.fromkeys(due, now))
         for found in await asyncio.gather(*map(self._commands.cleanup_intervals, due), return_exceptions=True):
             if isinstance(found, dict):
-                self._targets.intervals.update(found)
+                mine = {one for one in found if self._config.filesystem in {None, filesystem_of(one)}}
+                self._targets.intervals.update({target: found[target] for target in mine})
             elif not isinstance(found, CollectError):
                 raise found
 

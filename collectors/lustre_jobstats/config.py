@@ -23,7 +23,7 @@ SERVER = "{server}"
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """The servers of a Lustre file system, on which lctl is run."""
 
-    selected_by: ClassVar[tuple[str, ...]] = ("servers",)
+    selected_by: ClassVar[tuple[str, ...]] = ("servers", "filesystem")
     replayable: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({JOB_TABLE})
 
@@ -45,6 +45,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             values="a command without a shell",
         ),
     ] = ("ssh", "-o", "BatchMode=yes", SERVER, "lctl")
+    filesystem: Annotated[str | None, option("The file system, where the servers have targets of several.", '"cscratch"')] = None
     jobid_name: Annotated[
         tuple[str, ...],
         option(
@@ -110,6 +111,7 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         Annotated[int, msgspec.Meta(ge=0)] | None,
         msgspec.Meta(description="Time of plain outputs, epoch seconds.  [default: that of their files]"),
     ] = None
+    filesystem: Annotated[str | None, msgspec.Meta(description="The file system, where the outputs have targets of several.")] = None
     jobid_name: Annotated[tuple[str, ...], msgspec.Meta(description="Formats of job ids, such as %j:%u:%H.")] = ("%j", "%e.%u")
     cleanup_interval: Annotated[int, msgspec.Meta(ge=0, description="Lustre's job_cleanup_interval, seconds.")] = 600
 

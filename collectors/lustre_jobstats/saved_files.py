@@ -12,8 +12,8 @@ import numpy as np
 
 from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.parse import TARGET_LINE
-from collectors.lustre_jobstats.targets import Targets, texts
-from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
+from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, texts
+from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, JobKeys, TargetCounts, rows
 from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collectors.lustre_jobstats.config import Saved
     from tokiod.collector import SavedCollector, Site
 
-SAME_TIME = "target with two outputs of one time"
 # A job id may hold a line BEGIN, but no such line is followed by all of the line that begins a target. Errors of lctl may come in between:
 # a server of OSTs has no mdt.*, and one of MDTs no obdfilter.*.
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
@@ -83,18 +82,26 @@ class SavedOutputs:
         outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
         found: list[TargetCounts] = []
         polled: dict[str, int] = {}
+        others: set[str] = set()
         for time, path, output in outputs:
             dropped: Counter[str] = Counter()
+            examples: dict[str, bytes] = {}
             for target, (_, text) in texts({path: output}, dropped)[0].items():
-                if time <= polled.get(target, -1):
-                    dropped[SAME_TIME] += 1
+                is_other = self._options.filesystem not in {None, filesystem_of(target)}
+                if is_other or time <= polled.get(target, -1):
+                    reason = OTHER_FILESYSTEM if is_other else SAME_TIME
+                    dropped[reason] += 1
+                    examples.setdefault(reason, target.encode())
+                    others |= {target} if is_other else set()
                     continue
                 polled[target] = time
                 window = Window(time, time + 1)
                 found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
                 targets.note_stored(window)
             if dropped:
-                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped)))
+                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped, examples=examples)))
+        if fault := filesystem_fault((*polled, *others), self._options.filesystem):
+            raise Fatal(f"the outputs have {fault}")
         return found
 
 

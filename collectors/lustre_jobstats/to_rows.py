@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_ID = "job id that matches no format"
+OTHER_FILESYSTEM = "target of another file system"
+SAME_TIME = "target with two outputs of one time"
 CUT_ID = "job id of 31 bytes, whose last part Lustre cut"
 REMEDIES = {
     UNKNOWN_ID: "set jobid_name as `lctl get_param jobid_var jobid_name` prints it on clients",
+    OTHER_FILESYSTEM: "a source with another filesystem collects it",
     CUT_ID: "make ids shorter by jobid_name on clients",
     IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",
 }
+
+OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME}
+"""Reasons whose examples are names of targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class JobKeys:
         return dropped
 
     def _add(self, dropped: Dropped, reason: str, count: int, example: bytes) -> None:
-        shows_users = self._site is not None and self._site.shows_users
+        shows_users = reason in OF_TARGETS or (self._site is not None and self._site.shows_users)
         dropped.add(reason, count, example if shows_users else shape(example), REMEDIES.get(reason, ""))
 
 

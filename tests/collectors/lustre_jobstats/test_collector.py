@@ -11,7 +11,7 @@ import pytest
 from jobstats_servers import MDT0, NOW, OST0, OST1, START, Servers, job
 
 from collectors import lustre_jobstats
-from collectors.lustre_jobstats import parse, saved_files, to_rows
+from collectors.lustre_jobstats import parse, to_rows
 from tokiod.collector import Site
 from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError, Transient
@@ -148,6 +148,43 @@ def test_an_interval_that_can_not_be_read_is_no_trouble_and_hangs_longer_than_no
     servers.script("oss2", f'case "$*" in *cleanup*) sleep 1000;; *) cat {servers.directory}/oss2.stats;; esac')
     first, second = polls(servers, nothing, nothing, command_timeout=1)
     assert (seen(first), first.trouble, first.dropped, second.trouble) == (FIRST, "", {}, "")
+
+
+HOME = "home-sys-OST0000"
+
+
+def test_two_file_systems_on_one_server_are_not_added_up_without_the_option(servers):
+    """A large site has three on two MDSs and four OSSs: a job's bytes were those of all."""
+    servers.show("oss1", {OST0: [job("7:1000:n1", write_bytes=(3, 300))], HOME: [job("7:1000:n1", write_bytes=(1, 5))]}, interval=100)
+    sentence = 'the servers have targets of several file systems: set filesystem to one of "fs", "home-sys"'
+    with pytest.raises(Fatal, match=sentence):
+        polls(servers, nothing)
+    (data,) = polls(servers, nothing, filesystem="home-sys")
+    assert seen(data) == {(HOME, "7:1000:n1"): {"write_bytes.samples": 1, "write_bytes.sum": 5}}
+    assert data.dropped == {to_rows.OTHER_FILESYSTEM: 3}
+    assert data.why == {to_rows.OTHER_FILESYSTEM: Why(MDT0, to_rows.REMEDIES[to_rows.OTHER_FILESYSTEM])}
+    assert data.trouble.startswith("1 targets, such as home-sys-OST0000, remove idle jobs after 100 s")
+    with pytest.raises(Transient, match='the servers have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+        polls(servers, nothing, filesystem="x")
+
+
+def test_saved_outputs_of_two_file_systems_are_refused_without_the_option(tmp_path):
+    moment = NOW.start * 10**9
+    text = b"".join(jobstats_text.target([(b"7", {"open": (n, 9)}, moment, moment)], name) for n, name in ((1, OST0), (2, HOME)))
+    (tmp_path / "a.txt").write_bytes(text)
+    site = Site(Calendar("UTC"), FakeClock())
+
+    def saved(**options):
+        made = lustre_jobstats.saved([tmp_path / "a.txt"], lustre_jobstats.Saved(time=NOW.start, **options), site)
+        return within(made, lambda one: one.collect(NOW))
+
+    with pytest.raises(Fatal, match='the outputs have targets of several file systems: set filesystem to one of "fs", "home-sys"'):
+        saved()
+    with pytest.raises(Fatal, match='the outputs have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+        saved(filesystem="x")
+    data = saved(filesystem="fs")
+    assert (seen(data), data.dropped) == ({(OST0, "7"): {"open.samples": 1, "open.sum": 9}}, {to_rows.OTHER_FILESYSTEM: 1})
+    assert data.why[to_rows.OTHER_FILESYSTEM].example == HOME
 
 
 def test_where_all_servers_refuse_the_source_does(servers):
@@ -333,7 +370,8 @@ def test_of_two_saved_outputs_of_one_time_the_second_is_dropped_and_counted(tmp_
         lustre_jobstats.saved([tmp_path / "a.txt", tmp_path / "b.txt"], lustre_jobstats.Saved(), site),
         lambda c: c.collect(NOW),
     )
-    assert (len(data.tables[0]), dict(data.dropped)) == (1, {saved_files.SAME_TIME: 1})
+    assert (len(data.tables[0]), dict(data.dropped)) == (1, {to_rows.SAME_TIME: 1})
+    assert data.why[to_rows.SAME_TIME].example == "fs-MDT0000"
 
 
 ERROR = b"error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n"
