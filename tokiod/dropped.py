@@ -56,7 +56,7 @@ def escaped(data: str | bytes) -> str:
 
 
 def shape(data: bytes) -> str:
-    """Return text as an example that names nobody: with a for each letter or other byte, 0 for each digit, and the marks between them."""
+    """Return text as an example without names: an a for each letter and each other byte, a 0 for each digit, and the marks as they are."""
     return re.sub(r"[^\W\d_]|[^ -~]", "a", re.sub(r"[0-9]", "0", data.decode("latin-1")))
 
 

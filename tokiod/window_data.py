@@ -50,7 +50,7 @@ def job_parts(key: bytes) -> dict[str, str]:
 def is_scheduler_id(text: str) -> bool:
     """Return whether a text can only be the id of a scheduler's job: 4711, 40_3, 12+1, 7[2], 1234.server.site.
 
-    A command that begins with a digit (7z) is none, and neither is what ends like COMMAND.UID (7z.1000, 123.0): decision 0032.
+    A command that begins with a digit (7z) is not, and neither is a text that ends like COMMAND.UID (7z.1000, 123.0): decision 0032.
     """
     return _SCHEDULER_ID.fullmatch(text) is not None
 

@@ -33,7 +33,7 @@ MAX_ID_BYTES = 128
 MAX_OPERATIONS = 64
 """Different operations of one target."""
 MAX_COUNT = 2**62
-"""From here on a count was below zero on its server, or is none; it gives no row, and sums of what is below don't overflow soon."""
+"""A count from here on was below zero on its server, or is damaged. A row has no such count, so sums don't overflow soon."""
 EXAMPLE_BYTES = 100
 """Of a block that is shown."""
 FIELDS = ("samples", "min", "max", "sum")
