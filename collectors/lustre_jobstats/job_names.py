@@ -38,7 +38,7 @@ _EITHER = "either"
 class JobName:
     """What a job id names; None for what its format lacks, or its id. user: the uid, in digits. is_known: one of the formats matched.
 
-    is_cut: Lustre cut the id, and what its last part named is unknown. may_be_job: the node or command that may as well be the job.
+    is_cut: Lustre cut the id, and what its last part named is unknown. may_be_job: a text that may be the job, or the node or command.
     """
 
     job: str | None = None
@@ -103,11 +103,12 @@ class _Format:
         if not named:
             return None
         either = named.pop(_EITHER, "")
-        is_job = is_scheduler_id(either)
+        # 1234.sh may be a command, and 1234.server the id of a job.
+        is_job, is_clear = is_scheduler_id(either), is_scheduler_id(either) and (self._instead != "command" or "." not in either)
         if either:
             named["job" if is_job else self._instead] = either
         job, command, user, node = map(named.get, ("job", "command", "user", "node"))
-        return JobName(job, command, user, node, may_be_job="" if is_job else either)
+        return JobName(job, command, user, node, may_be_job="" if is_clear else either)
 
 
 def _text(value: bytes) -> str:

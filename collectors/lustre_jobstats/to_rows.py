@@ -57,7 +57,8 @@ class JobKeys:
     def _of(self, identity: bytes) -> bytes:
         name = self._names.of(identity)
         # A text that may be a job stands in both places (tokiod.jobs.identity).
-        return job_key(name.may_be_job or name.job, name.user, name.command, name.node, shown(identity))
+        command = name.command or (name.may_be_job if name.job else None)
+        return job_key(name.may_be_job or name.job, name.user, command, name.node, shown(identity))
 
     def dropped(self, found: Sequence[TargetCounts]) -> Dropped:
         """Return what was not used of all targets, and the job ids of a window that could not be read whole, with examples and remedies."""

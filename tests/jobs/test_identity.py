@@ -53,18 +53,25 @@ def test_no_name_is_in_what_is_stored_otherwise(users):
 # What stands in the place of a job where jobid_name is %j alone, and text that may be a job or what stands next to it.
 COMMANDS = [job_key(one, None, None, None, one) for one in ("7z.1000", "2to3.1000", "3dview.sh.1000", "7z", "2to3", "1000:7z", "123.0")]
 EITHER = [job_key("alice", "1000", "7z", "alice", "alice:7z:1000"), job_key("7z", "1000", "7z", None, "7z.1000")]
+PBS = job_key("12.srv", "1000", "12.srv", None, "12.srv.1000")
 
 
 @pytest.mark.parametrize("users", ["hashed", "no"])
 def test_what_can_not_be_told_apart_from_a_job_is_private(users):
-    keys = [job_parts(key) for key in stored(users, COMMANDS + EITHER)]
+    keys = [job_parts(key) for key in stored(users, [*COMMANDS, *EITHER, PBS])]
     assert {(one["job"], one["node"]) for one in keys} == {("", "")}
-    assert len({one["id"] for one in keys}) == len({job_parts(key)["id"] for key in COMMANDS + EITHER})
-    assert not any(text in b"".join(stored(users, COMMANDS + EITHER)) for text in (b"7z", b"2to3", b"3dview", b"alice", b"1000"))
+    assert len({one["id"] for one in keys}) == len({job_parts(key)["id"] for key in [*COMMANDS, *EITHER, PBS]})
+    assert not any(
+        text in b"".join(stored(users, [*COMMANDS, *EITHER, PBS])) for text in (b"7z", b"2to3", b"3dview", b"srv", b"alice", b"1000")
+    )
 
 
 def test_with_names_a_text_that_may_be_a_job_is_the_part_next_to_it():
-    assert [tuple(job_parts(key).values())[:4] for key in stored("names", EITHER)] == [("", "1000", "7z", "alice"), ("", "1000", "7z", "")]
+    assert [tuple(job_parts(key).values())[:4] for key in stored("names", [*EITHER, PBS])] == [
+        ("", "1000", "7z", "alice"),
+        ("", "1000", "7z", ""),
+        ("12.srv", "1000", "", ""),
+    ]
 
 
 def test_commands_of_days_that_an_earlier_version_stored_as_jobs_are_not_shown_and_are_removed_with_users():

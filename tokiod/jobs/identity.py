@@ -60,13 +60,14 @@ class JobIdentities:
     def _of(self, key: bytes) -> bytes:
         parts = job_parts(key)
         job, user, command, node, identity = parts["job"], parts["user"], parts["command"], parts["node"], parts["id"]
-        is_job = is_scheduler_id(job)
-        may_be_other = bool(job) and not is_job and job in {command, node}
-        if self._users == "names":
-            job = "" if may_be_other else job if job or user or command else identity
-        else:
-            job, node = job if is_job else "", "" if may_be_other else node
+        may_be_other = bool(job) and job in {command, node}
+        if self._users != "names":
+            job, node = "" if may_be_other or not is_scheduler_id(job) else job, "" if may_be_other else node
             user, command = self._hidden("u", user), self._hidden("c", command)
+        elif may_be_other:
+            job, command = (job, "" if command == job else command) if is_scheduler_id(job) else ("", command)
+        elif not (job or user or command):
+            job = identity
         return job_key(job, user, command, node, self._hash("i", identity)[:ID_DIGITS])
 
     def _hidden(self, kind: str, text: str) -> str:

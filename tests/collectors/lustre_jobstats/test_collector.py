@@ -8,6 +8,7 @@ from pathlib import Path
 import job_rows
 import jobstats_text
 import pytest
+from job_commands import COMMON, MADE, UIDS, commanded_ids, secrets
 from jobstats_servers import MDT0, NOW, OST0, OST1, START, Servers, job
 
 from collectors import lustre_jobstats
@@ -15,10 +16,11 @@ from collectors.lustre_jobstats import parse, to_rows
 from tokiod.collector import Site
 from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.jobs.identity import JobIdentities
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.collector_contract import CollectorContract, samples, within
 from tokiod.window import Calendar, Window
-from tokiod.window_data import JOB_TABLE, job_parts
+from tokiod.window_data import JOB_TABLE, Collected, WindowMeta, job_parts
 
 SHARED = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[4] / "shared"))
 STRANGERS = SHARED / "data/strangers/servers"
@@ -270,6 +272,33 @@ def test_ids_that_can_not_be_read_whole_are_counted_once_in_each_window_in_which
     assert "jobid_name" in to_rows.REMEDIES[to_rows.UNKNOWN_ID]
     assert second.dropped == {to_rows.UNKNOWN_ID: 1}
     assert second.why[to_rows.UNKNOWN_ID].example == "\\xc3\\xa9t\\xc3\\xa9"
+
+
+FORMATS = [("%j", "%e.%u"), ("%j",), ("%j:%u:%H", "%e.%u"), ("%j?%H:%u", "%e.%u"), ("%j?%e.%u",), ("%e.%u",)]
+
+
+@pytest.mark.parametrize("users", ["no", "hashed"])
+@pytest.mark.parametrize("formats", FORMATS)
+def test_no_command_and_no_user_leaves_the_collector_in_clear_whatever_the_formats_are(servers, formats, users):
+    """Also where a block is malformed or has a count that can't be true, and in the examples of what is dropped."""
+    ids = [
+        *commanded_ids([*COMMON, *MADE]),
+        *(b"4711:%d:n1" % uid for uid in UIDS),
+        *(one.encode() + b":1:n1" for one in MADE if one != "8.plugh"),
+    ]
+    jobs = [job("", last=-1 - place % 500, open=1)[1:] for place in range(len(ids))]
+    text = jobstats_text.target([(one, *rest) for one, rest in zip(ids, jobs, strict=True)], OST0)
+    bad = jobstats_text.target([(one, {"open": (2**64 - 1, 0)}, *rest[1:]) for one, rest in zip(ids, jobs, strict=True)], OST1)
+    malformed = bad.replace(OST1.encode(), b"fs-OST0002").replace(b"reqs }", b"").replace(b" }", b"")
+    (servers.directory / "oss1.stats").write_bytes(ids[0] + b"\n" + text + bad + malformed)
+    (data,) = polls(servers, nothing, jobid_name=formats)
+    meta = WindowMeta("jobs", "lustre_jobstats", "fs", NOW)
+    applied = JobIdentities(users, b"the key of the test").applied(Collected(meta, (), data.tables))
+    keys = applied.tables[0].values[2]
+    assert len(set(keys.tolist())) >= len(set(ids))
+    assert {parse.IMPLAUSIBLE, parse.MALFORMED, parse.NO_TARGET} <= data.dropped.keys()
+    leaves = b"\n".join([*keys.tolist(), repr((data.dropped, data.why, data.trouble)).encode()])
+    assert [secret for secret in secrets() if secret in leaves] == []
 
 
 @pytest.mark.parametrize("name", ["jobstats_csc_table.txt", "jobstats_cut_at_31.txt", "jobstats_ids.txt", "jobstats_question_mark_216.txt"])
