@@ -91,7 +91,7 @@ class JobStats:
         of_targets = {target: one for target, one in listed.items() if filesystem in {None, filesystem_of(target)}}
         for target in sorted(listed.keys() - of_targets.keys()):
             dropped.add(OTHER_FILESYSTEM, 1, target, REMEDIES[OTHER_FILESYSTEM])
-        troubles = [f"{server} printed no job_stats that is known, see `lctl get_param` there" for server in unknown]
+        troubles = [f"{server} printed {_unknown(outputs[server])}, see `lctl get_param` there" for server in unknown]
         troubles += self._targets.moved({target: server for target, (server, _) in of_targets.items()})
         found: list[TargetCounts] = []
         for target, (_, text) in of_targets.items():
@@ -127,6 +127,10 @@ class JobStats:
         target, seconds = min(short.items(), key=lambda one: one[1])
         limit = "window must be at most half of that, or what jobs did before their removal is lost"
         return [f"{len(short)} targets, such as {target}, remove idle jobs after {seconds} s: {limit}"]
+
+
+def _unknown(output: bytes) -> str:
+    return "job_stats without the names of targets (with -n)" if output.lstrip().startswith(b"job_stats:") else "no job_stats that is known"
 
 
 def _reason(error: CollectError) -> str:

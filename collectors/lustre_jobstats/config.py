@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import msgspec
 
 from collectors.lustre_jobstats.job_names import JobNames
+from collectors.lustre_jobstats.parse import TARGET_NAME
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.option import option
@@ -112,6 +113,10 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         msgspec.Meta(description="Time of plain outputs, epoch seconds.  [default: that of their files]"),
     ] = None
     filesystem: Annotated[str | None, msgspec.Meta(description="The file system, where the outputs have targets of several.")] = None
+    target: Annotated[
+        str | None,
+        msgspec.Meta(description="The target of outputs without the line that names it, as /proc has them.  [default: of the file's name]"),
+    ] = None
     jobid_name: Annotated[tuple[str, ...], msgspec.Meta(description="Formats of job ids, such as %j:%u:%H.")] = ("%j", "%e.%u")
     cleanup_interval: Annotated[int, msgspec.Meta(ge=0, description="Lustre's job_cleanup_interval, seconds.")] = 600
 
@@ -120,8 +125,9 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         return frozenset()
 
     def faults(self) -> list[str]:
-        """Return the errors of formats."""
-        return list(format_faults(self.jobid_name))
+        """Return the errors of formats, and of the target."""
+        is_target = self.target is None or TARGET_NAME.fullmatch(self.target)
+        return [*format_faults(self.jobid_name), *([] if is_target else ["target: expected a name such as fs-OST0000"])]
 
 
 def format_faults(formats: tuple[str, ...]) -> Iterator[str]:

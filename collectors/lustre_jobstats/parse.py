@@ -48,6 +48,8 @@ NO_TARGET = "text that belongs to no target"
 TARGET_LINE = rb"(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_stats=(?=[ \r]*+\n?job_stats:)"
 """A line that begins a target. It is followed by `job_stats:`: both together don't fit into a job id, which may contain newlines."""
 _TARGET = re.compile(rb"^" + TARGET_LINE, re.MULTILINE)
+_PREFIXED = re.compile(rb"^([A-Za-z0-9._-]{1,255}): (?:obdfilter|mdt)\.[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4}\.job_stats=\r?$", re.MULTILINE)
+TARGET_NAME = re.compile(r"(?<![\w-])[\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4}(?![\w-])", re.ASCII)
 SAMPLES_OF = b"{ samples:"
 _JOB_ID = b"\n- job_id:"
 _JOB = re.compile(_JOB_ID)
@@ -108,6 +110,11 @@ class Operations:
         return self.names.setdefault(text, len(self.names))
 
 
+def has_target(text: bytes) -> bool:
+    """Return whether an output has a line that begins a target."""
+    return _TARGET.search(text) is not None
+
+
 def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
     """Yield each target of an output with its text; text before the first one is counted in dropped."""
     found = list(_TARGET.finditer(text))
@@ -115,6 +122,35 @@ def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
         dropped[NO_TARGET] += 1
     ends = [*(one.start() for one in found[1:]), len(text)]
     yield from ((one[1].decode(), text[one.end() : end]) for one, end in zip(found, ends, strict=False))
+
+
+def without_prefix(text: bytes) -> bytes:
+    """Return an output without the host's name before each line, as pdsh and clush print it, with the lines of each host together.
+
+    Other lines come after them; a line BEGIN TIME stays before the lines that follow it.
+    """
+    hosts = {found[1] for found in _PREFIXED.finditer(text)}
+    if not hosts:
+        return text
+    found: list[bytes] = []
+    lines: dict[bytes, list[bytes]] = {host: [] for host in (*sorted(hosts), b"")}
+
+    def flush() -> None:
+        for of_host in lines.values():
+            found.extend(of_host)
+            of_host.clear()
+
+    for line in text.split(b"\n"):
+        host, separator, rest = line.partition(b":")
+        if separator and host in hosts:
+            lines[host].append(rest.removeprefix(b" "))
+        elif line.startswith(b"BEGIN"):
+            flush()
+            found.append(line)
+        else:
+            lines[b""].append(line)
+    flush()
+    return b"\n".join(found)
 
 
 def blocks(text: bytes) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collectors.lustre_jobstats.changes import JobCounts
-from collectors.lustre_jobstats.parse import TARGET_LINE
+from collectors.lustre_jobstats.parse import TARGET_LINE, TARGET_NAME, has_target, without_prefix
 from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, texts
 from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, JobKeys, TargetCounts, rows
 from tokiod.errors import Fatal, TokiodError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # A job id may hold a line BEGIN, but no such line is followed by all of the line that begins a target. Errors of lctl may come in between:
 # a server of OSTs has no mdt.*, and one of MDTs no obdfilter.*.
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
+_ANY_BEGIN = re.compile(rb"^BEGIN[ \t]+\d{1,11}\b", re.MULTILINE)
+_HEADLESS = re.compile(rb"^job_stats:(?=[ \t\r]*$)", re.MULTILINE)
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
@@ -79,7 +81,7 @@ class SavedOutputs:
     def _load(self) -> list[TargetCounts]:
         """Read all outputs, oldest first."""
         targets = Targets(self._options.cleanup_interval)
-        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
+        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options)), key=lambda one: one[0])
         found: list[TargetCounts] = []
         polled: dict[str, int] = {}
         others: set[str] = set()
@@ -105,15 +107,31 @@ class SavedOutputs:
         return found
 
 
-def _outputs(path: Path, given: int | None) -> Iterator[tuple[int, str, bytes]]:
+def _outputs(path: Path, options: Saved) -> Iterator[tuple[int, str, bytes]]:
     """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file without job_stats."""
     try:
-        text, time = content(path), int(path.stat().st_mtime) if given is None else given
+        text, time = without_prefix(content(path)), int(path.stat().st_mtime) if options.time is None else options.time
     except OSError as error:
         raise Fatal(f"{path} cannot be read: {error.strerror}") from None
+    text = text if has_target(text) else _with_target(text, path, options.target)
     begins = list(_BEGIN.finditer(text))
     ends = [*(begin.start() for begin in begins[1:]), len(text)]
     parts = [(int(begin[1]), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
-    if not any(texts({"": part}, Counter())[0] for _, part in parts):
-        raise Fatal(f"{path} holds no output of lctl get_param obdfilter.*.job_stats mdt.*.job_stats")
     yield from ((time, str(path), part) for time, part in parts)
+
+
+def _with_target(text: bytes, path: Path, given: str | None) -> bytes:
+    """Return outputs of one target with the line that names it: by its option, or the name of the file or directory. Raises Fatal."""
+    found = len(_HEADLESS.findall(text))
+    if not found:
+        raise Fatal(f"{path} holds no output of lctl get_param obdfilter.*.job_stats mdt.*.job_stats")
+    if found > max(1, len(_ANY_BEGIN.findall(text))):
+        raise Fatal(
+            f"{path} holds {found} job_stats without the names of their targets, as `lctl get_param -n` prints them: save it without -n"
+        )
+    target = given or next((names[0] for part in (path.name, path.parent.name) if len(names := TARGET_NAME.findall(part)) == 1), None)
+    if target is None:
+        advice = "name it by --target, or the file by it (fs-OST0000.job_stats)"
+        raise Fatal(f"{path} holds job_stats without the name of its target, as a file of /proc: {advice}")
+    kind = b"mdt" if "-MDT" in target else b"obdfilter"
+    return _HEADLESS.sub(b"%s.%s.job_stats=\njob_stats:" % (kind, target.encode()), text)

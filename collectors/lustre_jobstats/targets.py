@@ -103,7 +103,7 @@ def texts(outputs: Mapping[str, bytes], dropped: Counter[str]) -> tuple[dict[str
     found: dict[str, tuple[str, bytes]] = {}
     unknown = []
     for server, output in outputs.items():
-        listed = list(parse.targets(output, dropped))
+        listed = list(parse.targets(parse.without_prefix(output), dropped))
         if output.strip() and not listed:
             unknown.append(server)
         for target, text in listed:

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+from collections import Counter
 from pathlib import Path
 
 import job_rows
@@ -417,6 +418,96 @@ def test_a_time_is_that_of_the_next_target_also_after_errors_of_lctl_and_no_job_
     made = lustre_jobstats.saved([path], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
     data = within(made, lambda c: c.collect(NOW))
     assert (len(data.tables[0]), data.dropped[parse.NO_TARGET]) == (3, bool(error))
+
+
+PROC = jobstats_text.target([(b"7", {"open": (2, 9)}, START * 10**9, START * 10**9)], "fs-OST0007").partition(b"\n")[2]
+
+
+def collected(path, window=NOW, **options):
+    """Return the rows of a saved output as {(target, id): counts}."""
+    made = lustre_jobstats.saved([path], lustre_jobstats.Saved(**options), Site(Calendar("UTC"), FakeClock()))
+    return seen(within(made, lambda one: one.collect(window)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("fs-OST0007.txt", {}),
+        ("obdfilter/fs-OST0007/job_stats", {}),
+        ("a.txt", {"target": "fs-OST0007"}),
+        ("fs-OST0001", {"target": "fs-OST0007"}),
+    ],
+)
+def test_a_file_of_proc_has_the_target_of_its_option_or_its_name(tmp_path, name, options):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(PROC)
+    assert collected(path, time=START, **options) == {("fs-OST0007", "7"): {"open.samples": 2, "open.sum": 9}}
+    later = PROC.replace(b"samples:           2", b"samples:           5")
+    path.write_bytes(b"BEGIN %d\n%sBEGIN %d\n%s" % (START, PROC, START + 60, later))
+    second = collected(path, Window(START + 60, START + 120), time=5, **options)
+    assert second == {("fs-OST0007", "7"): {"open.samples": 5, "open.sum": 9}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.txt", PROC, "a.txt holds job_stats without the name of its target, as a file of /proc: name it by --target, or the file by it"),
+        ("fs-OST0001-fs-OST0002", PROC, "without the name of its target"),
+        (
+            "fs-OST0007",
+            PROC * 2,
+            "holds 2 job_stats without the names of their targets, as `lctl get_param -n` prints them: save it without -n",
+        ),
+        ("fs-OST0007", b"BEGIN 5\n" + PROC * 2, "holds 2 job_stats without the names of their targets"),
+    ],
+)
+def test_outputs_whose_targets_are_unknown_are_refused_with_that_reason(tmp_path, name, text, sentence):
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(Fatal, match=sentence):
+        collected(tmp_path / name, time=START)
+    with pytest.raises(TokiodError, match="--target: expected a name such as fs-OST0000"):
+        collected(tmp_path / name, target="OST0000")
+
+
+@pytest.mark.parametrize("begin", [b"", b"BEGIN %d\n" % START])
+def test_lines_of_pdsh_are_those_of_each_host(tmp_path, begin):
+    """It mixes the lines of hosts, and puts its own errors between them."""
+    moment = START * 10**9
+    texts = [
+        jobstats_text.target([(job, {"open": (count, 9)}, moment, moment) for job in (b"7", b"8")], name).splitlines(keepends=True)
+        for count, name in ((2, OST0), (3, OST1))
+    ]
+    mixed = [b"oss%d: " % (place + 1) + line for lines in zip(*texts, strict=True) for place, line in enumerate(lines)]
+    mixed.insert(3, b"pdsh@admin: oss3: ssh exited with exit code 255\n")
+    path = tmp_path / "a.txt"
+    path.write_bytes(begin + b"".join(mixed))
+    expected = {(name, job): {"open.samples": count, "open.sum": 9} for count, name in ((2, OST0), (3, OST1)) for job in "78"}
+    assert collected(path, time=START) == expected
+    servers = [b"".join(mixed[:3] + mixed[4:])]
+    assert {target for target, _ in parse.targets(parse.without_prefix(servers[0]), Counter())} == {OST0, OST1}
+
+
+def test_saved_outputs_of_other_sites_are_read_or_refused_with_the_reason():
+    if not STRANGERS.exists():
+        pytest.skip("no ../shared")
+    pdsh = collected(STRANGERS / "jobstats_pdsh.txt", time=START)
+    assert pdsh == {key: counts for key, counts in collected(STRANGERS / "jobstats_ids.txt", time=START).items() if key in pdsh}
+    assert {target for target, _ in pdsh} == {"public1-OST0004"}
+    proc = collected(STRANGERS / "jobstats_proc_ieel27.txt", time=START, target="lustre-OST0000")
+    assert {target for target, _ in proc} == {"lustre-OST0000"}
+    with pytest.raises(Fatal, match="name it by --target"):
+        collected(STRANGERS / "jobstats_proc_ieel27.txt", time=START)
+    with pytest.raises(Fatal, match="save it without -n"):
+        collected(STRANGERS / "jobstats_n.txt", time=START)
+    with pytest.raises(Fatal, match='several file systems: set filesystem to one of "home", "scratch"'):
+        collected(STRANGERS / "jobstats_two_fs_one_oss.txt", time=START)
+
+
+def test_a_server_that_prints_no_names_of_targets_is_named(servers):
+    (servers.directory / "oss2.stats").write_bytes(PROC)
+    (data,) = polls(servers, nothing)
+    assert data.trouble == "oss2 printed job_stats without the names of targets (with -n), see `lctl get_param` there"
 
 
 def test_saved_outputs_that_are_none_are_refused(tmp_path):
