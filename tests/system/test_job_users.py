@@ -161,7 +161,7 @@ def page(directory):
         web.wait(60)
 
 
-QUERIES = ("system=fs&start=-1h", "system=fs&start=-1h&of=user", "system=fs&start=-1h&by=open&limit=1000")
+QUERIES = ("system=fs&start=-1h", "system=fs&start=-1h&of=user", "system=fs&start=-1h&by=open&limit=500")
 
 
 def answer(path, url):
