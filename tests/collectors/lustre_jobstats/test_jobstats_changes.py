@@ -240,6 +240,20 @@ def test_a_job_whose_last_operations_no_poll_may_have_seen_is_counted(minutes, u
     assert change.dropped[changes.UNSEEN_END] == unseen
 
 
+@pytest.mark.parametrize(("idle", "is_removed"), [(CLEANUP - 15, False), (CLEANUP - 1, False), (CLEANUP, True)])
+def test_a_job_that_is_missing_has_ended_only_if_it_was_idle_for_job_cleanup_interval_by_the_targets_newest_operation(idle, is_removed):
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    counts.update(target.text(), target.now // SECOND)
+    target.idle(idle - 1)
+    target.jobs.clear()
+    target.act(b"8", "open", 1, 0)
+    change = counts.update(target.text(), target.now // SECOND)
+    assert change.jobs == ((b"8", b"7") if is_removed else (b"8",))
+    assert change.dropped == ({} if is_removed else {changes.MISSING_EARLY: 1})
+    assert len(counts) == (1 if is_removed else 2)
+
+
 def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
     target, counts = Target("2.15"), JobCounts(CLEANUP)
     for job in (b"1", b"2", b"3"):
