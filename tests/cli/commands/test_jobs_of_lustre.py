@@ -6,6 +6,7 @@ import h5py
 import job_rows
 import pytest
 from click.testing import CliRunner
+from job_days import DAY, JobDays, polled
 from jobstats_servers import MDT0, OST0, START, Servers, job
 
 from tokiod.cli.tokioctl import main as tokioctl
@@ -15,7 +16,7 @@ from tokiod.jobs.rows import read
 from tokiod.jobs.table_file import opened
 from tokiod.reader.archive import open_archive as tokiod_open
 from tokiod.reader.errors import UnclearTime
-from tokiod.window_data import job_parts
+from tokiod.window_data import job_key, job_parts
 
 SPAN = ("--start", "2024-08-08T10:00:00Z", "--end", "2024-08-08T13:00:00Z")
 BEGIN = 1_723_111_200
@@ -75,6 +76,21 @@ def test_check_refuses_a_poll_interval_above_half_of_the_cleanup_interval(server
     code, out, err = run(tokiod, "check", "--config", configured(servers, window="10m"))
     assert code == 2
     assert "window: must be at most half of cleanup_interval, or what jobs did before their removal is lost" in out + err
+
+
+def test_verify_names_days_with_what_the_table_should_not_have(servers):
+    days = JobDays(servers.directory / "tts" / "jobs")
+    days.store(polled(DAY + 5, b"fs-OST0000", job_key("7z.1000", None, None, None, "a1"), DAY, {"open.samples": 7}))
+    path = configured(servers)
+    words = ("verify", "fs-jobs", "2024-08-08", "2024-08-09", "--config", path)
+    code, out, err = run(tokioctl, *words)
+    assert (code, err, "no name that [jobs] users hides, and no count that can't be true" in out) == (0, "", True)
+    path.write_text(path.read_text() + '[jobs]\nusers = "no"\n')
+    code, out, err = run(tokioctl, *words)
+    assert (code, err, out.startswith("2024-08-08: 1 job ids with names that [jobs] users hides")) == (1, "", True)
+    assert "7z" not in out
+    code, out, _ = run(tokioctl, *words, "--json")
+    assert (code, json.loads(out)["odd_days"][0]["private"]) == (1, 1)
 
 
 @pytest.mark.parametrize("command", [("backfill",), ("verify",), ("fetch", "--output", "{fetched}")])
