@@ -14,7 +14,7 @@ from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.parse import TARGET_LINE, TARGET_NAME, has_target, without_prefix
 from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, texts
 from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, JobKeys, TargetCounts, rows
-from tokiod.errors import Fatal, TokiodError
+from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
 from tokiod.window import Window
@@ -98,7 +98,10 @@ class SavedOutputs:
                     continue
                 polled[target] = time
                 window = Window(time, time + 1)
-                found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                try:
+                    found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                except Transient as error:  # a file is the same at the next attempt
+                    raise Fatal(f"{path}: {error}") from None
                 targets.note_stored(window)
             if dropped:
                 found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped, examples=examples)))

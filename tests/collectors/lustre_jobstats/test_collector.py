@@ -470,6 +470,13 @@ def test_outputs_whose_targets_are_unknown_are_refused_with_that_reason(tmp_path
         collected(tmp_path / name, target="OST0000")
 
 
+def test_a_saved_output_of_an_unknown_format_is_refused_once_for_all(tmp_path):
+    """As a transient error, the file of a watched folder was tried again for ever."""
+    (tmp_path / "a.txt").write_bytes(b"mdt.fs-MDT0000.job_stats=\njob_stats:\n- job_id: 7\n  when: now\n")
+    with pytest.raises(Fatal, match=r"a\.txt: fs-MDT0000: unknown format of job_stats"):
+        collected(tmp_path / "a.txt", time=START)
+
+
 @pytest.mark.parametrize("begin", [b"", b"BEGIN %d\n" % START])
 def test_lines_of_pdsh_are_those_of_each_host(tmp_path, begin):
     """It mixes the lines of hosts, and puts its own errors between them."""
