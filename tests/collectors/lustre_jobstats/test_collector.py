@@ -228,6 +228,24 @@ def test_targets_that_remove_jobs_too_early_are_named(servers):
     assert (first.trouble, second.trouble) == (sentence, sentence)
 
 
+@pytest.mark.parametrize(("interval", "is_short"), [(119, True), (120, False), (0, False)])
+def test_an_interval_of_two_windows_is_long_enough_and_none_at_all_too(servers, interval, is_short):
+    servers.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]}, interval=interval)
+    (data,) = polls(servers, nothing)
+    assert bool(data.trouble) == is_short
+
+
+def test_intervals_are_read_again_after_an_hour(servers):
+    def shorter():
+        servers.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]}, interval=100)
+
+    def wait(seconds):
+        servers.clock._monotonic += seconds
+
+    found = polls(servers, nothing, shorter, lambda: wait(3599), lambda: wait(1))
+    assert [bool(data.trouble) for data in found] == [False, False, False, True]
+
+
 def test_the_interval_of_a_target_decides_when_a_job_that_is_gone_has_ended(servers):
     """With the configured 600 s the job would only be missing."""
     servers.show("oss1", {OST0: [job("7:1000:n1", last=0, write_bytes=(3, 300))]}, interval=120)

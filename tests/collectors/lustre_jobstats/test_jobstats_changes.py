@@ -226,13 +226,13 @@ def test_a_job_that_goes_on_after_a_long_time_comes_with_its_counts_at_the_poll_
     assert len(counts.rows([b"7"], 5).jobs) == 1
 
 
-@pytest.mark.parametrize(("minutes", "unseen"), [(1, 0), (CLEANUP // 60 + 1, 1)])
+@pytest.mark.parametrize(("minutes", "unseen"), [(1, 0), (CLEANUP // 60, 0), (CLEANUP // 60 + 1, 1)])
 def test_a_job_whose_last_operations_no_poll_may_have_seen_is_counted(minutes, unseen):
     """A target removes only idle jobs, so the last poll has all of them unless polls are further apart than its job_cleanup_interval."""
     target, counts = Target("2.15"), JobCounts(CLEANUP)
     target.act(b"7", "open", 3, 0)
     polled(target, counts, CLEANUP // 60 - 1)
-    target.idle(60 * minutes)
+    target.idle(60 * minutes - 1)
     target.jobs.clear()
     target.act(b"8", "open", 1, 0)
     change = counts.update(target.text(), target.now // SECOND)
@@ -252,6 +252,21 @@ def test_a_job_that_is_missing_has_ended_only_if_it_was_idle_for_job_cleanup_int
     assert change.jobs == ((b"8", b"7") if is_removed else (b"8",))
     assert change.dropped == ({} if is_removed else {changes.MISSING_EARLY: 1})
     assert len(counts) == (1 if is_removed else 2)
+    # A job that is still missing is counted once.
+    assert counts.update(target.text(), target.now // SECOND + 1).dropped == {}
+
+
+@pytest.mark.parametrize(("minutes", "rows"), [(30, [(1800, 0, 5)]), (31, [(1800, 0, 3), (1860, 0, 5)])])
+def test_the_counts_before_come_with_a_job_only_after_half_of_the_time_in_which_readers_look_for_them(minutes, rows):
+    target, counts = Target("2.15"), JobCounts(2 * 3600)
+    target.act(b"7", "open", 3, 0)
+    begin = target.now // SECOND
+    counts.update(target.text(), begin)
+    for minute in range(1, minutes):
+        counts.update(target.text(), begin + 60 * minute)
+    target.act(b"7", "open", 2, 0)
+    change = counts.update(target.text(), begin + 60 * minutes)
+    assert sorted(zip((change.time - begin).tolist(), change.ended.tolist(), change.samples[:, 2].tolist(), strict=True)) == rows
 
 
 def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
