@@ -422,6 +422,17 @@ def test_of_two_saved_outputs_of_one_time_the_second_is_dropped_and_counted(tmp_
     assert data.why[to_rows.SAME_TIME].example == "fs-MDT0000"
 
 
+def test_saved_outputs_are_read_by_their_times_and_not_by_their_names(tmp_path):
+    """Read the other way round, the later one would have all counts, and the earlier one would be left out."""
+    for name, time, count in (("a.txt", START + 60, 5), ("b.txt", START, 2)):
+        seven = (b"7", {"open": (count, 9)}, time * 10**9, START * 10**9)
+        (tmp_path / name).write_bytes(b"BEGIN %d\n" % time + jobstats_text.target([seven], MDT0))
+    site = Site(Calendar("UTC"), FakeClock())
+    made = lustre_jobstats.saved([tmp_path / "a.txt", tmp_path / "b.txt"], lustre_jobstats.Saved(), site)
+    data = within(made, lambda one: one.collect(Window(START, START + 120)))
+    assert (data.tables[0].values[0].tolist(), data.dropped) == ([START, START + 60], {})
+
+
 ERROR = b"error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n"
 
 
