@@ -7,6 +7,7 @@ data: escaped, at most EXAMPLE_LENGTH characters. The remedy names the option or
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +45,12 @@ class Dropped:
         if (example or remedy) and not self.why.get(reason, Why()).example:
             self.why[reason] = Why(escaped(example), remedy)
 
-    def note(self, counts: Mapping[str, int], why: Mapping[str, Why] | None = None) -> None:
+    def take(self, other: Dropped) -> None:
         """Add what another part of the input dropped."""
+        self.note(other.counts, other.why)
+
+    def note(self, counts: Mapping[str, int], why: Mapping[str, Why] | None = None) -> None:
+        """Add counts by reason, and what is known of the reasons."""
         self.counts.update(counts)
         self.why = {**(why or {}), **self.why}
 
@@ -56,6 +61,11 @@ def escaped(data: str | bytes) -> str:
     text = data[:length].decode("latin-1") if isinstance(data, bytes) else data[:length]
     shown = text.encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= EXAMPLE_LENGTH and len(data) < length else shown[: EXAMPLE_LENGTH - 3] + "..."
+
+
+def shape(data: bytes) -> str:
+    """Return text as an example without names: an a for each letter and each other byte, a 0 for each digit, and the marks as they are."""
+    return re.sub(r"[^\W\d_]|[^ -~]", "a", re.sub(r"[0-9]", "0", data.decode("latin-1")))
 
 
 def sentence(counts: Mapping[str, int], why: Mapping[str, Why], kept: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ later, or no poll was stored for half of that time: a source adds a row with the
 JOB_PARTS = ("job", "user", "command", "node", "id")
 """Of a job: what its format names, and the whole id, printable; stored is a keyed hash of that, which keeps ids apart."""
 SEPARATOR = "\x1f"
+_SCHEDULER_ID = re.compile(r"\d+(?:[_+-]\d+)?(?:\[[\d,-]*\])?(?:\.[A-Za-z][\w-]*)*", re.ASCII)
 
 
 def job_key(*parts: str | None) -> bytes:
@@ -43,6 +45,14 @@ def job_key(*parts: str | None) -> bytes:
 def job_parts(key: bytes) -> dict[str, str]:
     """Return the JOB_PARTS of a key; "" for those that are unknown."""
     return dict(zip(JOB_PARTS, key.decode("ascii").split(SEPARATOR), strict=True))
+
+
+def is_scheduler_id(text: str) -> bool:
+    """Return whether a text can only be the id of a scheduler's job: 4711, 40_3, 12+1, 7[2], 1234.server.site.
+
+    A command that begins with a digit (7z) is not, and neither is a text that ends like COMMAND.UID (7z.1000, 123.0): decision 0032.
+    """
+    return _SCHEDULER_ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

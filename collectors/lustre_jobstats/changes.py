@@ -15,16 +15,17 @@ apart than that. Where they are, what it did after the last one is missing, and 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from collectors.lustre_jobstats.parse import (
-    FIELDS,
     MALFORMED,
     MAX_ID_BYTES,
+    SAMPLES,
     SAMPLES_OF,
+    SUM,
     TOO_LONG,
     Counts,
     Operations,
@@ -36,7 +37,7 @@ from collectors.lustre_jobstats.parse import (
 from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,7 +45,6 @@ MISSING_EARLY = "job that left before job_cleanup_interval"
 UNSEEN_END = "removed job whose last operations may be missing: polls were further apart than job_cleanup_interval"
 TWICE = "job that is listed twice"
 RESTARTED = "job whose counts began again before its removal was seen"
-SAMPLES, SUM = FIELDS.index("samples"), FIELDS.index("sum")
 IDLE_SECONDS = 600
 """After which a job is idle on a target that never removes one."""
 BASELINE_SECONDS = JOB_LOOKBACK_SECONDS // 2
@@ -80,7 +80,7 @@ class Changes:
     jobs: their ids; operations: names; samples, sums: i8[n, operations], how often each happened since `start` and the bytes or
     microseconds of it; snapshot, start: i8[n] UTC epoch nanoseconds of a job's last operation and of its first one (-1 before Lustre 2.14).
     time: i8[n] epoch seconds at which these were the counts; ended: i8[n], as in JOB_COLUMNS. listed: how many jobs the text has. dropped:
-    what was not used, by reason.
+    what was not used, by reason; examples: of some reasons, as they were read.
     """
 
     jobs: tuple[bytes, ...]
@@ -93,6 +93,7 @@ class Changes:
     ended: NDArray[np.int64]
     listed: int
     dropped: Counter[str]
+    examples: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class JobCounts:
@@ -133,7 +134,7 @@ class JobCounts:
             self._others.setdefault(row.job, []).append(row)
         others += self._idle(keys, time)
         self._polled = time
-        return self._joined(jobs, counts, others, time, len(keys), +dropped)
+        return replace(self._joined(jobs, counts, others, time, len(keys), +dropped), examples=counts.examples)
 
     def rows(self, jobs: Iterable[bytes], time: int, without: Iterable[tuple[bytes, int]] = ()) -> Changes:
         """Return all rows of jobs that may not be stored again. time: of those of their present counts; without: ids and times."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.lustre_jobstats.command import ServerCommands
-from collectors.lustre_jobstats.targets import UNKNOWN_FORMAT, Targets, texts
-from collectors.lustre_jobstats.to_rows import JobKeys, rows
-from tokiod.errors import CollectError, Transient
+from collectors.lustre_jobstats.targets import UNKNOWN_FORMAT, Targets, filesystem_fault, filesystem_of, texts
+from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, REMEDIES, JobKeys, rows
+from tokiod.dropped import Dropped
+from tokiod.errors import CollectError, Fatal, Transient
 from tokiod.toolkit.commands import CommandTimeout, Stuck
 from tokiod.window_data import WindowData
 
@@ -37,7 +37,7 @@ class JobStats:
         self._clock = site.clock
         self._commands = ServerCommands(config)
         self._targets = Targets(int(config.cleanup_interval))
-        self._keys = JobKeys(config.jobid_name)
+        self._keys = JobKeys(config.jobid_name, site)
         self._intervals_read: dict[str, float] = {}
 
     async def collect(self, window: Window) -> WindowData:
@@ -55,7 +55,9 @@ class JobStats:
         errors = {server: outcome for server, outcome in outcomes.items() if isinstance(outcome, CollectError)}
         if len(errors) == len(outcomes):
             raise next(iter(errors.values()))
-        dropped: Counter[str] = Counter(f"{server}: {_reason(error)}" for server, error in errors.items())
+        dropped = Dropped()
+        for server, error in errors.items():
+            dropped.add(f"{server}: {_reason(error)}")
         outputs = {server: outcome for server, outcome in outcomes.items() if not isinstance(outcome, CollectError)}
         found, troubles = await self._read(outputs, window, max(int(now), window.start + 1), dropped)
         # Not after a server that took all of its time: the window's would not suffice for both.
@@ -63,7 +65,8 @@ class JobStats:
             await self._read_intervals(outputs)
         troubles = [*map(str, errors.values()), *troubles, *self._short_intervals(window)]
         records = sum(len(one.changes.jobs) for one in found)
-        return WindowData([], records, dropped, [rows(found, self._keys, window.start)], "; ".join(troubles))
+        table = rows(found, self._keys, window.start)
+        return WindowData([], records, dropped.counts, [table], "; ".join(troubles), dropped.why)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: there is no past to count."""
@@ -78,11 +81,17 @@ class JobStats:
         await self._commands.close()
 
     async def _read(
-        self, outputs: Mapping[str, bytes], window: Window, time: int, dropped: Counter[str]
+        self, outputs: Mapping[str, bytes], window: Window, time: int, dropped: Dropped
     ) -> tuple[list[TargetCounts], list[str]]:
-        """Return the counts of all targets, and what is wrong with some."""
-        of_targets, unknown = texts(outputs, dropped)
-        troubles = [f"{server} printed no job_stats that is known, see `lctl get_param` there" for server in unknown]
+        """Return the counts of all targets, and what is wrong with some. Raises CollectError where the file system is unclear."""
+        listed, unknown = texts(outputs, dropped.counts)
+        filesystem = self._config.filesystem
+        if fault := filesystem_fault(listed, filesystem):
+            raise (Transient if filesystem else Fatal)(f"the servers have {fault}")
+        of_targets = {target: one for target, one in listed.items() if filesystem in {None, filesystem_of(target)}}
+        for target in sorted(listed.keys() - of_targets.keys()):
+            dropped.add(OTHER_FILESYSTEM, 1, target, REMEDIES[OTHER_FILESYSTEM])
+        troubles = [f"{server} printed {_unknown(outputs[server])}, see `lctl get_param` there" for server in unknown]
         troubles += self._targets.moved({target: server for target, (server, _) in of_targets.items()})
         found: list[TargetCounts] = []
         for target, (_, text) in of_targets.items():
@@ -90,13 +99,12 @@ class JobStats:
                 parts = list(self._targets.update(target, text, window, time))
             except Transient as error:
                 troubles.append(str(error))
-                dropped[UNKNOWN_FORMAT] += 1
+                dropped.add(UNKNOWN_FORMAT, 1, target)
                 continue
             found += parts
-            for part in parts:
-                dropped.update(part.changes.dropped)
             await asyncio.sleep(0)  # a target of 10,000 jobs takes 50 ms
         found += self._targets.unanswered({*of_targets}, window, time)
+        dropped.take(self._keys.dropped(found))
         return found, troubles
 
     async def _read_intervals(self, servers: Iterable[str]) -> None:
@@ -106,7 +114,8 @@ class JobStats:
         self._intervals_read.update(dict.fromkeys(due, now))
         for found in await asyncio.gather(*map(self._commands.cleanup_intervals, due), return_exceptions=True):
             if isinstance(found, dict):
-                self._targets.intervals.update(found)
+                mine = {one for one in found if self._config.filesystem in {None, filesystem_of(one)}}
+                self._targets.intervals.update({target: found[target] for target in mine})
             elif not isinstance(found, CollectError):
                 raise found
 
@@ -118,6 +127,10 @@ class JobStats:
         target, seconds = min(short.items(), key=lambda one: one[1])
         limit = "window must be at most half of that, or what jobs did before their removal is lost"
         return [f"{len(short)} targets, such as {target}, remove idle jobs after {seconds} s: {limit}"]
+
+
+def _unknown(output: bytes) -> str:
+    return "job_stats without the names of targets (with -n)" if output.lstrip().startswith(b"job_stats:") else "no job_stats that is known"
 
 
 def _reason(error: CollectError) -> str:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 # Never read by path: job_stats moves between /proc, sysfs and debugfs.
 _STATS = ("get_param", "obdfilter.*.job_stats", "mdt.*.job_stats")
 _INTERVALS = ("get_param", "obdfilter.*.job_cleanup_interval", "mdt.*.job_cleanup_interval")
-_INTERVAL = re.compile(rb"^(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_cleanup_interval=(\d{1,9})\r?$", re.MULTILINE)
+_INTERVAL = re.compile(
+    rb"^(?:[A-Za-z0-9._-]{1,255}: )?(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_cleanup_interval=(\d{1,9})\r?$",
+    re.MULTILINE,
+)
 
 
 # A server has OSTs or MDTs, so lctl complains about the pattern of the others and exits with an error. So its output counts, and the exit

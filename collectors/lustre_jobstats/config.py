@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import msgspec
 
 from collectors.lustre_jobstats.job_names import JobNames
+from collectors.lustre_jobstats.parse import TARGET_NAME
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.option import option
@@ -23,7 +24,7 @@ SERVER = "{server}"
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """The servers of a Lustre file system, on which lctl is run."""
 
-    selected_by: ClassVar[tuple[str, ...]] = ("servers",)
+    selected_by: ClassVar[tuple[str, ...]] = ("servers", "filesystem")
     replayable: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({JOB_TABLE})
 
@@ -45,13 +46,15 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             values="a command without a shell",
         ),
     ] = ("ssh", "-o", "BatchMode=yes", SERVER, "lctl")
+    filesystem: Annotated[str | None, option("The file system, where the servers have targets of several.", '"cscratch"')] = None
     jobid_name: Annotated[
         tuple[str, ...],
         option(
             "How clients make job ids, as `lctl get_param jobid_var jobid_name` prints it there: with jobid_name=%j:%u:%H write that, with "
-            "jobid_var=procname_uid write %e.%u. The first one that matches counts; an id that matches no format is kept as it is.",
+            "jobid_var=procname_uid write %e.%u. Formats with more codes are tried first: %j alone is any id that no other one matches. An "
+            "id that matches none is counted, and kept as it is.",
             '["%j:%u:%H", "%e.%u"]',
-            values="at least one format of Lustre's codes %e %g %h %H %j %p %u",
+            values="at least one format of Lustre's codes %e %g %h %H %j %p %u, also as %.3e and %j?%H",
         ),
     ] = ("%j", "%e.%u")
     cleanup_interval: Annotated[
@@ -113,6 +116,11 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         Annotated[int, msgspec.Meta(ge=0)] | None,
         msgspec.Meta(description="Time of plain outputs, epoch seconds.  [default: that of their files]"),
     ] = None
+    filesystem: Annotated[str | None, msgspec.Meta(description="The file system, where the outputs have targets of several.")] = None
+    target: Annotated[
+        str | None,
+        msgspec.Meta(description="The target of outputs without the line that names it, as /proc has them.  [default: of the file's name]"),
+    ] = None
     jobid_name: Annotated[tuple[str, ...], msgspec.Meta(description="Formats of job ids, such as %j:%u:%H.")] = ("%j", "%e.%u")
     cleanup_interval: Annotated[int, msgspec.Meta(ge=0, description="Lustre's job_cleanup_interval, seconds.")] = 600
 
@@ -121,8 +129,9 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         return frozenset()
 
     def faults(self) -> list[str]:
-        """Return the errors of formats."""
-        return list(format_faults(self.jobid_name))
+        """Return the errors of formats, and of the target."""
+        is_target = self.target is None or TARGET_NAME.fullmatch(self.target)
+        return [*format_faults(self.jobid_name), *([] if is_target else ["target: expected a name such as fs-OST0000"])]
 
 
 def format_faults(formats: tuple[str, ...]) -> Iterator[str]:

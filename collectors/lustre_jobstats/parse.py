@@ -24,7 +24,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,17 +32,24 @@ MAX_ID_BYTES = 128
 """Of a job id, escaped; Lustre's have at most 31 bytes."""
 MAX_OPERATIONS = 64
 """Different operations of one target."""
+MAX_COUNT = 2**62
+"""A count from here on was below zero on its server, or is damaged. A row has no such count, so sums don't overflow soon."""
+EXAMPLE_BYTES = 100
+"""Of a block that is shown."""
 FIELDS = ("samples", "min", "max", "sum")
+SAMPLES, SUM = FIELDS.index("samples"), FIELDS.index("sum")
 
 TOO_LONG = "job id that is too long"
 MALFORMED = "malformed block of a job"
-TOO_LARGE = "count above 2^63"
+IMPLAUSIBLE = "implausible count or time of a job"
 TOO_MANY_OPERATIONS = "operation beyond the first 64"
 NO_TARGET = "text that belongs to no target"
 
 TARGET_LINE = rb"(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_stats=(?=[ \r]*+\n?job_stats:)"
 """A line that begins a target. It is followed by `job_stats:`: both together don't fit into a job id, which may contain newlines."""
 _TARGET = re.compile(rb"^" + TARGET_LINE, re.MULTILINE)
+_PREFIXED = re.compile(rb"^([A-Za-z0-9._-]{1,255}): (?:obdfilter|mdt)\.[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4}\.job_stats=\r?$", re.MULTILINE)
+TARGET_NAME = re.compile(r"(?<![\w-])[\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4}(?![\w-])", re.ASCII)
 SAMPLES_OF = b"{ samples:"
 _JOB_ID = b"\n- job_id:"
 _JOB = re.compile(_JOB_ID)
@@ -58,7 +65,7 @@ _OPERATION = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
-_LIMIT = 2**63
+_LIMIT = 2**63 - 1
 _BILLION = 10**9
 
 
@@ -68,7 +75,7 @@ class Counts:
 
     places: i8[n], which of the given blocks; operations: names, as the target has them; values: i8[n, operations, 4], for FIELDS, in
     bytes, operations or microseconds, 0 where a version does not print them; snapshot, start: i8[n] UTC epoch nanoseconds of a job's last
-    operation and of its first one (-1 before Lustre 2.14).
+    operation and of its first one (-1 before Lustre 2.14). examples: of blocks that gave no counts, by the reason.
     """
 
     places: NDArray[np.int64]
@@ -76,6 +83,7 @@ class Counts:
     values: NDArray[np.int64]
     snapshot: NDArray[np.int64]
     start: NDArray[np.int64]
+    examples: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -102,6 +110,11 @@ class Operations:
         return self.names.setdefault(text, len(self.names))
 
 
+def has_target(text: bytes) -> bool:
+    """Return whether an output has a line that begins a target."""
+    return _TARGET.search(text) is not None
+
+
 def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
     """Yield each target of an output with its text; text before the first one is counted in dropped."""
     found = list(_TARGET.finditer(text))
@@ -109,6 +122,35 @@ def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
         dropped[NO_TARGET] += 1
     ends = [*(one.start() for one in found[1:]), len(text)]
     yield from ((one[1].decode(), text[one.end() : end]) for one, end in zip(found, ends, strict=False))
+
+
+def without_prefix(text: bytes) -> bytes:
+    """Return an output without the host's name before each line, as pdsh and clush print it, with the lines of each host together.
+
+    Other lines come after them; a line BEGIN TIME stays before the lines that follow it.
+    """
+    hosts = {found[1] for found in _PREFIXED.finditer(text)}
+    if not hosts:
+        return text
+    found: list[bytes] = []
+    lines: dict[bytes, list[bytes]] = {host: [] for host in (*sorted(hosts), b"")}
+
+    def flush() -> None:
+        for of_host in lines.values():
+            found.extend(of_host)
+            of_host.clear()
+
+    for line in text.split(b"\n"):
+        host, separator, rest = line.partition(b":")
+        if separator and host in hosts:
+            lines[host].append(rest.removeprefix(b" "))
+        elif line.startswith(b"BEGIN"):
+            flush()
+            found.append(line)
+        else:
+            lines[b""].append(line)
+    flush()
+    return b"\n".join(found)
 
 
 def blocks(text: bytes) -> list[tuple[int, int]]:
@@ -137,8 +179,9 @@ def shown(identity: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in identity)  # noqa: PLR2004 - ASCII
 
 
-def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
-    """Parse blocks of a target's text; count malformed ones in dropped, with nothing of their text."""
+def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
+    """Parse blocks of a target's text; count in dropped those that are malformed, and those with a count that can't be true."""
+    examples: dict[str, bytes] = {}
     places: list[int] = []
     times: list[int] = []
     columns: list[int] = []
@@ -150,6 +193,7 @@ def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations,
         # A block that lacks the end of a line was cut; a number that was cut is another number.
         if not head or not fields or text.count(SAMPLES_OF, head.end(), end) != len(fields):
             dropped[MALFORMED] += 1
+            examples.setdefault(MALFORMED, text[start : min(end, start + EXAMPLE_BYTES)].strip())
             continue
         names, _, units, *_ = zip(*fields, strict=True)
         columns += operations.columns(names, units)
@@ -158,24 +202,36 @@ def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations,
         places.append(place)
         times += (_nanoseconds(head[1], head[2]), -1 if head[3] is None else _nanoseconds(head[3], head[4]))
     row, column = np.arange(len(places)).repeat(lines), np.array(columns, np.int64)
-    given = _limited(numbers, dropped).reshape(-1, len(FIELDS))
+    given, moments = _limited(numbers).reshape(-1, len(FIELDS)), _limited(times).reshape(-1, 2)
     values = np.zeros((len(places), len(operations.names), len(FIELDS)), np.int64)
     is_kept = column >= 0
     values[row[is_kept], column[is_kept]] = given[is_kept]
     if not is_kept.all():
         dropped[TOO_MANY_OPERATIONS] += int((~is_kept).sum())
-    snapshot, start_time = np.array(times, np.int64).reshape(-1, 2).T
-    return Counts(np.array(places, np.int64), tuple(operations.names), values, snapshot, start_time)
+    is_true: NDArray[np.bool_] = np.all(moments < _LIMIT, axis=1)
+    is_true[row[(given[:, (SAMPLES, SUM)] >= MAX_COUNT).any(axis=1)]] = False
+    if not is_true.all():
+        false = np.flatnonzero(~is_true).tolist()
+        dropped[IMPLAUSIBLE] += len(false)
+        examples[IMPLAUSIBLE] = _largest(text, *found[places[false[0]]])
+    snapshot, start_time = moments[is_true].T
+    return Counts(np.array(places, np.int64)[is_true], tuple(operations.names), values[is_true], snapshot, start_time, examples)
 
 
 def _nanoseconds(seconds: bytes, fraction: bytes | None) -> int:
-    return min(int(seconds) * _BILLION + int(fraction or 0), _LIMIT - 1)
+    return int(seconds) * _BILLION + int(fraction or 0)
 
 
-def _limited(numbers: list[int], dropped: Counter[str]) -> NDArray[np.int64]:
-    """Return numbers as int64; one above it is counted and becomes the largest that fits, so that it is no reset."""
+def _limited(numbers: list[int]) -> NDArray[np.int64]:
+    """Return numbers as int64; one above it becomes the largest that fits."""
     try:
         return np.array(numbers, np.int64)
     except OverflowError:
-        dropped[TOO_LARGE] += sum(number >= _LIMIT for number in numbers)
-        return np.array([min(number, _LIMIT - 1) for number in numbers], np.int64)
+        return np.array([min(number, _LIMIT) for number in numbers], np.int64)
+
+
+def _largest(text: bytes, start: int, end: int) -> bytes:
+    """Return a block's job id and the operation with its largest count."""
+    fields = [(int(one[SUM + 2] or 0), int(one[1]), one[0]) for one in _OPERATION.findall(text, start, end)]
+    total, samples, name = max(fields, key=lambda one: max(one[:2]))
+    return b"%s: %s, samples: %d, sum: %d" % (job_id(raw_id(text, start, end)), name, samples, total)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collectors.lustre_jobstats.changes import JobCounts
-from collectors.lustre_jobstats.parse import TARGET_LINE
-from collectors.lustre_jobstats.targets import Targets, texts
-from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
-from tokiod.errors import Fatal, TokiodError
+from collectors.lustre_jobstats.parse import TARGET_LINE, TARGET_NAME, has_target, without_prefix
+from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, texts
+from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, JobKeys, TargetCounts, rows
+from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
 from tokiod.window import Window
@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from collectors.lustre_jobstats.config import Saved
     from tokiod.collector import SavedCollector, Site
 
-SAME_TIME = "target with two outputs of one time"
 # A job id may hold a line BEGIN, but no such line is followed by all of the line that begins a target. Errors of lctl may come in between:
 # a server of OSTs has no mdt.*, and one of MDTs no obdfilter.*.
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
+_ANY_BEGIN = re.compile(rb"^BEGIN[ \t]+\d{1,11}\b", re.MULTILINE)
+_HEADLESS = re.compile(rb"^job_stats:(?=[ \t\r]*$)", re.MULTILINE)
 
 
-def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     for fault in options.faults():
         raise TokiodError(f"--{fault.replace('_', '-', 1)}")
-    return SavedOutputs(readable(inputs), options)
+    return SavedOutputs(readable(inputs), options, site)
 
 
 class SavedOutputs:
@@ -46,18 +47,19 @@ class SavedOutputs:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], options: Saved) -> None:
+    def __init__(self, paths: Sequence[Path], options: Saved, site: Site) -> None:
         self.step = options.step
         self._paths = paths
         self._options = options
-        self._keys = JobKeys(options.jobid_name)
+        self._keys = JobKeys(options.jobid_name, site)
         self._files = Loading(self._load)
 
     async def collect(self, window: Window) -> WindowData:
         """Return one table. Raises Fatal for a file without job_stats."""
         found = await self._within(window)
-        dropped = sum((one.changes.dropped for one in found), Counter[str]())
-        return WindowData([], sum(len(one.changes.jobs) for one in found), dropped, [rows(found, self._keys, window.start)])
+        dropped = self._keys.dropped(found)
+        table = rows(found, self._keys, window.start)
+        return WindowData([], sum(len(one.changes.jobs) for one in found), dropped.counts, [table], why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return how many jobs changed in a window."""
@@ -79,33 +81,60 @@ class SavedOutputs:
     def _load(self) -> list[TargetCounts]:
         """Read all outputs, oldest first."""
         targets = Targets(self._options.cleanup_interval)
-        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
+        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options)), key=lambda one: one[0])
         found: list[TargetCounts] = []
         polled: dict[str, int] = {}
+        others: set[str] = set()
         for time, path, output in outputs:
             dropped: Counter[str] = Counter()
+            examples: dict[str, bytes] = {}
             for target, (_, text) in texts({path: output}, dropped)[0].items():
-                if time <= polled.get(target, -1):
-                    dropped[SAME_TIME] += 1
+                is_other = self._options.filesystem not in {None, filesystem_of(target)}
+                if is_other or time <= polled.get(target, -1):
+                    reason = OTHER_FILESYSTEM if is_other else SAME_TIME
+                    dropped[reason] += 1
+                    examples.setdefault(reason, target.encode())
+                    others |= {target} if is_other else set()
                     continue
                 polled[target] = time
                 window = Window(time, time + 1)
-                found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                try:
+                    found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                except Transient as error:  # a file is the same at the next attempt
+                    raise Fatal(f"{path}: {error}") from None
                 targets.note_stored(window)
             if dropped:
-                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped)))
+                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped, examples=examples)))
+        if fault := filesystem_fault((*polled, *others), self._options.filesystem):
+            raise Fatal(f"the outputs have {fault}")
         return found
 
 
-def _outputs(path: Path, given: int | None) -> Iterator[tuple[int, str, bytes]]:
+def _outputs(path: Path, options: Saved) -> Iterator[tuple[int, str, bytes]]:
     """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file without job_stats."""
     try:
-        text, time = content(path), int(path.stat().st_mtime) if given is None else given
+        text, time = without_prefix(content(path)), int(path.stat().st_mtime) if options.time is None else options.time
     except OSError as error:
         raise Fatal(f"{path} cannot be read: {error.strerror}") from None
+    text = text if has_target(text) else _with_target(text, path, options.target)
     begins = list(_BEGIN.finditer(text))
     ends = [*(begin.start() for begin in begins[1:]), len(text)]
     parts = [(int(begin[1]), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
-    if not any(texts({"": part}, Counter())[0] for _, part in parts):
-        raise Fatal(f"{path} holds no output of lctl get_param obdfilter.*.job_stats mdt.*.job_stats")
     yield from ((time, str(path), part) for time, part in parts)
+
+
+def _with_target(text: bytes, path: Path, given: str | None) -> bytes:
+    """Return outputs of one target with the line that names it: by its option, or the name of the file or directory. Raises Fatal."""
+    found = len(_HEADLESS.findall(text))
+    if not found:
+        raise Fatal(f"{path} holds no output of lctl get_param obdfilter.*.job_stats mdt.*.job_stats")
+    if found > max(1, len(_ANY_BEGIN.findall(text))):
+        raise Fatal(
+            f"{path} holds {found} job_stats without the names of their targets, as `lctl get_param -n` prints them: save it without -n"
+        )
+    target = given or next((names[0] for part in (path.name, path.parent.name) if len(names := TARGET_NAME.findall(part)) == 1), None)
+    if target is None:
+        advice = "name it by --target, or the file by it (fs-OST0000.job_stats)"
+        raise Fatal(f"{path} holds job_stats without the name of its target, as a file of /proc: {advice}")
+    kind = b"mdt" if "-MDT" in target else b"obdfilter"
+    return _HEADLESS.sub(b"%s.%s.job_stats=\njob_stats:" % (kind, target.encode()), text)

@@ -13,7 +13,7 @@ from collectors.lustre_jobstats.to_rows import TargetCounts
 from tokiod.errors import Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tokiod.window import Window
 
@@ -79,6 +79,22 @@ class Targets:
         return found
 
 
+def filesystem_of(target: str) -> str:
+    """Return the file system of FILESYSTEM-OST0000."""
+    return target[:-8]
+
+
+def filesystem_fault(targets: Iterable[str], filesystem: str | None) -> str:
+    """Return why the targets of a file system, None for the only one, can't be chosen; empty if they can, and without targets."""
+    names = sorted({*map(filesystem_of, targets)})
+    listed = '", "'.join(names)
+    if filesystem is None and len(names) > 1:
+        return f'targets of several file systems: set filesystem to one of "{listed}", and use a source and a system for each'
+    if names and filesystem not in {None, *names}:
+        return f'no target of the file system "{filesystem}": set filesystem to one of "{listed}"'
+    return ""
+
+
 def texts(outputs: Mapping[str, bytes], dropped: Counter[str]) -> tuple[dict[str, tuple[str, bytes]], list[str]]:
     """Return the server and the text of each target, and the servers whose output holds no target's text.
 
@@ -87,7 +103,7 @@ def texts(outputs: Mapping[str, bytes], dropped: Counter[str]) -> tuple[dict[str
     found: dict[str, tuple[str, bytes]] = {}
     unknown = []
     for server, output in outputs.items():
-        listed = list(parse.targets(output, dropped))
+        listed = list(parse.targets(parse.without_prefix(output), dropped))
         if output.strip() and not listed:
             unknown.append(server)
         for target, text in listed:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.lustre_jobstats.job_names import JobNames
-from collectors.lustre_jobstats.parse import shown
+from collectors.lustre_jobstats.parse import IMPLAUSIBLE, shown
+from tokiod.dropped import Dropped, shape
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lustre_jobstats.changes import Changes
+    from tokiod.collector import Site
+
+
+UNKNOWN_ID = "job id that matches no format"
+OTHER_FILESYSTEM = "target of another file system"
+SAME_TIME = "target with two outputs of one time"
+CUT_ID = "job id of 31 bytes, whose last part Lustre cut"
+REMEDIES = {
+    UNKNOWN_ID: "set jobid_name as `lctl get_param jobid_var jobid_name` prints it on clients",
+    OTHER_FILESYSTEM: "a source with another filesystem collects it",
+    CUT_ID: "make ids shorter by jobid_name on clients",
+    IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",
+}
+
+OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME}
+"""Reasons whose examples are names of targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +47,34 @@ class TargetCounts:
 
 
 class JobKeys:
-    """What identifies each job id in the table: what its format names, and the id itself, printable."""
+    """What identifies each job id in the table: what its format names, and the id itself, printable. site: decides what examples show."""
 
-    def __init__(self, formats: Sequence[str]) -> None:
+    def __init__(self, formats: Sequence[str], site: Site | None = None) -> None:
         self._names = JobNames(formats)
+        self._site = site
         self.of = lru_cache(maxsize=1 << 14)(self._of)
 
     def _of(self, identity: bytes) -> bytes:
         name = self._names.of(identity)
-        return job_key(name.job, name.user, name.command, name.node, shown(identity))
+        # A text that may be a job stands in both places (tokiod.jobs.identity).
+        command = name.command or (name.may_be_job if name.job else None)
+        return job_key(name.may_be_job or name.job, name.user, command, name.node, shown(identity))
+
+    def dropped(self, found: Sequence[TargetCounts]) -> Dropped:
+        """Return what was not used of all targets, and the job ids of a window that could not be read whole, with examples and remedies."""
+        dropped = Dropped()
+        for one in found:
+            for reason, count in one.changes.dropped.items():
+                self._add(dropped, reason, count, one.changes.examples.get(reason, b""))
+        for job in dict.fromkeys(job for one in found for job in one.changes.jobs):
+            name = self._names.of(job)
+            if name.is_cut or not name.is_known:
+                self._add(dropped, CUT_ID if name.is_cut else UNKNOWN_ID, 1, job or b'""')
+        return dropped
+
+    def _add(self, dropped: Dropped, reason: str, count: int, example: bytes) -> None:
+        shows_users = reason in OF_TARGETS or (self._site is not None and self._site.shows_users)
+        dropped.add(reason, count, example if shows_users else shape(example), REMEDIES.get(reason, ""))
 
 
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:

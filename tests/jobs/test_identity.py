@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from tokiod.config import load as config
 from tokiod.errors import ConfigError
+from tokiod.jobs.groups import shown
 from tokiod.jobs.identity import JobIdentities, identities, without_users
 from tokiod.window import Window
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
@@ -47,6 +48,37 @@ def test_no_name_is_in_what_is_stored_otherwise(users):
     assert b"1000" not in whole
     assert job_parts(stored(users)[0])["job"] == "4711"
     assert len(set(stored(users))) == len(ALL)
+
+
+# What stands in the place of a job where jobid_name is %j alone, and text that may be a job or what stands next to it.
+COMMANDS = [job_key(one, None, None, None, one) for one in ("7z.1000", "2to3.1000", "3dview.sh.1000", "7z", "2to3", "1000:7z", "123.0")]
+EITHER = [job_key("alice", "1000", "7z", "alice", "alice:7z:1000"), job_key("7z", "1000", "7z", None, "7z.1000")]
+PBS = job_key("12.srv", "1000", "12.srv", None, "12.srv.1000")
+
+
+@pytest.mark.parametrize("users", ["hashed", "no"])
+def test_what_can_not_be_told_apart_from_a_job_is_private(users):
+    keys = [job_parts(key) for key in stored(users, [*COMMANDS, *EITHER, PBS])]
+    assert {(one["job"], one["node"]) for one in keys} == {("", "")}
+    assert len({one["id"] for one in keys}) == len({job_parts(key)["id"] for key in [*COMMANDS, *EITHER, PBS]})
+    assert not any(
+        text in b"".join(stored(users, [*COMMANDS, *EITHER, PBS])) for text in (b"7z", b"2to3", b"3dview", b"srv", b"alice", b"1000")
+    )
+
+
+def test_with_names_a_text_that_may_be_a_job_is_the_part_next_to_it():
+    assert [tuple(job_parts(key).values())[:4] for key in stored("names", [*EITHER, PBS])] == [
+        ("", "1000", "7z", "alice"),
+        ("", "1000", "7z", ""),
+        ("12.srv", "1000", "", ""),
+    ]
+
+
+def test_commands_of_days_that_an_earlier_version_stored_as_jobs_are_not_shown_and_are_removed_with_users():
+    old = [job_key(one, None, None, "n1", f"{place:012x}") for place, one in enumerate(("7z.1000", "2to3.1000", "4711", "12[3].pbs"))]
+    assert [job_parts(key)["job"] for key in without_users(old)] == ["", "", "4711", "12[3].pbs"]
+    for users in ("no", "hashed"):
+        assert [one["job"] for one in shown(np.array(old, "S"), users)] == ["", "", "4711", "12[3].pbs"]
 
 
 def test_one_user_has_one_hash_which_depends_on_the_key():

@@ -6,8 +6,10 @@ import pytest
 from job_days import JobDays, polled
 from web_site import EVIL, NOW, START, WebSite
 
+from tokiod.jobs.span import Days
+from tokiod.reader.span import Span
 from tokiod.web import job_lists
-from tokiod.web.job_lists import JobLists
+from tokiod.web.job_lists import JobLists, _state
 from tokiod.web.refusal import Refused
 from tokiod.window_data import job_key
 
@@ -131,3 +133,17 @@ def test_a_list_changes_with_a_window_before_its_span_that_comes_late_and_with_a
     assert asked() == (pytest.approx(6 * 5 / 5 / 60), 240)
     days.store(START + 300)
     assert asked() == (pytest.approx(6 * 5 / 5 / 60), 360)
+
+
+def test_a_list_is_made_again_where_a_file_that_goes_on_after_its_span_was_replaced(tmp_path):
+    """A merged file of an hour has the minutes of the list and later ones: a kept list of the file before it is not an answer."""
+    directory = tmp_path / "fs" / "1970-01-02"
+    directory.mkdir(parents=True)
+    days, span = Days((tmp_path,), "fs"), Span(86_460, 86_520)
+    for name in ("86400-86460@a.jobs", "86460-86640.jobs", "86520-86580@a.jobs"):
+        (directory / name).write_text("")
+    before = _state(days, span)
+    (directory / "86520-86580@a.jobs").write_text("of a later minute")
+    assert _state(days, span) == before
+    (directory / "86460-86640.jobs").write_text("replaced")
+    assert _state(days, span) != before

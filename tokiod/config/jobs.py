@@ -24,7 +24,7 @@ class JobsConfig(msgspec.Struct, kw_only=True, frozen=True):
         Literal["names", "hashed", "no"],
         option(
             "What is stored of users and commands, which are personal data: as job ids name them; hashed with the key, so that one user "
-            "has one hash; or nothing. A job id that matches no format of jobid_name is then stored as a hash too.",
+            "has one hash; or nothing. A job id that matches no format of jobid_name, or may be a command, is then stored as a hash too.",
             effect=_PROCESSES,
         ),
     ] = "names"

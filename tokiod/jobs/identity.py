@@ -3,6 +3,9 @@
 A job id is stored in no other way than by what its format names. The hash of the whole id distinguishes ids whose stored parts are equal:
 without user names, with the number of a process, or where a user gave its job another one's id. The same id has the same hash for ever,
 because counts continue over restarts, and a table of hashes can't be made without the key.
+
+Where users are not stored by name, a job is stored only if it can be nothing but a scheduler's id (tokiod.window_data.is_scheduler_id):
+7z.1000 in its place is a command and a user. A text that may be a job or a part next to it stands in both places, and is neither then.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import re
 import secrets
 from dataclasses import replace
 from functools import lru_cache
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.window_data import JOB_TABLE, job_key, job_parts
+from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +33,6 @@ Users = Literal["names", "hashed", "no"]
 MIN_KEY_BYTES = 16
 ID_DIGITS, USER_DIGITS = 12, 16
 """Hexadecimal digits of hashes."""
-_SCHEDULER_ID = re.compile(r"\d[\w.\[\]+-]*")
-"""What a scheduler's job id looks like; another text in its place may be a user's name."""
 
 
 class JobIdentities:
@@ -59,13 +59,16 @@ class JobIdentities:
 
     def _of(self, key: bytes) -> bytes:
         parts = job_parts(key)
-        job, user, command, identity = parts["job"], parts["user"], parts["command"], parts["id"]
-        if self._users == "names":
-            job = job if job or user or command else identity
-        else:
-            job = job if _SCHEDULER_ID.fullmatch(job) else ""
+        job, user, command, node, identity = parts["job"], parts["user"], parts["command"], parts["node"], parts["id"]
+        may_be_other = bool(job) and job in {command, node}
+        if self._users != "names":
+            job, node = "" if may_be_other or not is_scheduler_id(job) else job, "" if may_be_other else node
             user, command = self._hidden("u", user), self._hidden("c", command)
-        return job_key(job, user, command, parts["node"], self._hash("i", identity)[:ID_DIGITS])
+        elif may_be_other:
+            job, command = (job, "" if command == job else command) if is_scheduler_id(job) else ("", command)
+        elif not (job or user or command):
+            job = identity
+        return job_key(job, user, command, node, self._hash("i", identity)[:ID_DIGITS])
 
     def _hidden(self, kind: str, text: str) -> str:
         return self._hash(kind, text)[:USER_DIGITS] if self._users == "hashed" and text else ""
@@ -77,7 +80,7 @@ class JobIdentities:
 def without_users(keys: list[bytes]) -> list[bytes]:
     """Return keys of stored jobs without users and commands; they stay distinct by their hashes."""
     parts = map(job_parts, keys)
-    return [job_key(one["job"] if _SCHEDULER_ID.fullmatch(one["job"]) else "", "", "", one["node"], one["id"]) for one in parts]
+    return [job_key(one["job"] if is_scheduler_id(one["job"]) else "", "", "", one["node"], one["id"]) for one in parts]
 
 
 def identities(config: Config) -> JobIdentities:

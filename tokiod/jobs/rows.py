@@ -135,13 +135,20 @@ def directory_of(root: Path, system: str, date: dt.date) -> Path:
 
 
 def table_files(directory: Path) -> list[TableFile]:
-    """Return the files of a directory, merged ones last. Raises OSError; a missing directory has none."""
+    """Return the files of a directory, merged ones last, or one file alone. Raises OSError; a missing directory has none."""
     try:
         names = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
     except FileNotFoundError:
         return []
+    except NotADirectoryError:  # one file alone, of any name
+        return [_alone(directory)]
     found = [TableFile(path, int(name[1]), int(name[2]), name[3] or "") for path, name in names if name is not None]
     return sorted(found, key=lambda file: (not file.is_window, file.start, file.end, file.path))
+
+
+def _alone(path: Path) -> TableFile:
+    with opened(path) as (_, index):
+        return TableFile(path, min(start for _, start, _ in index.windows), max(end for *_, end in index.windows), "")
 
 
 def read(directories: Iterable[Path], start: int, end: int, wanted: Wanted | str | None = None) -> JobRows:

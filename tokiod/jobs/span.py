@@ -76,6 +76,10 @@ class Days:
                 return max(file.end for file in files)
         return None
 
+    def date_of(self, path: Path) -> dt.date:
+        """Return the day of a directory."""
+        return dt.date.fromisoformat(path.name)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanRows:
@@ -142,7 +146,7 @@ def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = No
         near = [one for one in days.of(first - NEAR_SECONDS, first) if one.name < path.name]
         before = (index for one in near for index in indexes(one, first - NEAR_SECONDS, first))
         for wanted in _divided(indexes(path, start, end), before, counts):
-            yield dt.date.fromisoformat(path.name), _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
+            yield days.date_of(path), _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
 
 
 def count_names(days: Days, start: int, end: int) -> list[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from tokiod.jobs.one_file import one_file
 from tokiod.reader.completeness import completeness
 from tokiod.reader.derived import derivable, sources_of
-from tokiod.reader.errors import NoData, NoSuchDataset, StepChanged
+from tokiod.reader.errors import NoData, NoSuchDataset, StepChanged, UnclearTime
 from tokiod.reader.files import Templates
 from tokiod.reader.frame import frame_of
 from tokiod.reader.part import OpenParts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from tokiod.config.load import Config
     from tokiod.jobs.groups import By
+    from tokiod.jobs.one_file import OneFile
     from tokiod.jobs.span import Days
     from tokiod.reader.completeness import CoverageSpan
     from tokiod.reader.jobs import JobFigures
@@ -37,14 +39,14 @@ CONFIG_PATH, CONFIG_VARIABLE = "/etc/tokiod/tokiod.toml", "TOKIOD_CONFIG"
 
 def open_archive(  # noqa: PLR0913 - what a span is named by
     system: str,
-    start: Time,
-    end: Time = "now",
+    start: Time | None = None,
+    end: Time | None = None,
     *,
     timezone: str | dt.tzinfo | None = None,
     path: str | Path | Iterable[str | Path] | None = None,
     config: str | Path | None = None,
 ) -> Archive:
-    """Open the span [start, end) of a system. No cell is read.
+    """Open the span [start, end) of a system, or of one file of the job table, by its path. No cell is read.
 
     start, end: a date (its midnight), a datetime, ISO 8601, epoch seconds, "-1h" or "now". timezone: of times without one, which are
     refused
@@ -55,6 +57,11 @@ def open_archive(  # noqa: PLR0913 - what a span is named by
 
     Raises UnclearTime, NoSuchSystem, ConfigError, and PermissionError for an archive that the user may not search.
     """
+    if path is None and config is None and (alone := one_file(Path(system))) is not None:
+        return _of_file(alone, start, end, timezone)
+    if start is None:
+        raise UnclearTime('give a start, such as "-1h": only a file of the job table is opened whole')
+    end = "now" if end is None else end
     site = _configured(config) if path is None else None
     zone = None if timezone is None else zone_of(timezone)
     own = zone or (None if site is None else zone_of(site.timezone))
@@ -63,6 +70,13 @@ def open_archive(  # noqa: PLR0913 - what a span is named by
     templates = Templates(_templates(path) if site is None else site.templates)
     paths = templates.paths(system, span) if site is None else _site_paths(site, templates, system, span)
     return Archive(system, span, paths, zone=own or dt.UTC, config=site, templates=templates)
+
+
+def _of_file(alone: OneFile, start: Time | None, end: Time | None, timezone: str | dt.tzinfo | None) -> Archive:
+    """Return the job table of one file, by default whole."""
+    zone, now = None if timezone is None else zone_of(timezone), dt.datetime.now(dt.UTC).timestamp()
+    first, last = (own if given is None else epoch(given, zone, now=now) for given, own in ((start, alone.start), (end, alone.end)))
+    return Archive(alone.system, Span(first, last), (), zone=zone or dt.UTC, jobs=alone)
 
 
 class Archive:
@@ -82,9 +96,10 @@ class Archive:
         config: Config | None = None,
         parts: OpenParts | None = None,
         templates: Templates | None = None,
+        jobs: Days | None = None,
     ) -> None:
         self.system, self.span, self.paths, self.zone = system, span, tuple(paths), zone
-        self._config, self._parts, self._templates = config, parts or OpenParts(), templates
+        self._config, self._parts, self._templates, self._jobs = config, parts or OpenParts(), templates, jobs
         self._stitched: dict[str, Stitched] = {}
 
     def __repr__(self) -> str:
@@ -232,7 +247,7 @@ class Archive:
         return totals(self._days(), self.span, by, users, zone)
 
     def _days(self) -> Days:
-        return (self._templates or Templates(())).jobs(self.system)
+        return self._jobs or (self._templates or Templates(())).jobs(self.system)
 
     def missing(self, dataset: str) -> Table:
         """Return which cells of a dataset are missing: a table of bools. Raises as array()."""

@@ -3,20 +3,28 @@
 import asyncio
 import gzip
 import os
+from collections import Counter
+from pathlib import Path
 
 import job_rows
 import jobstats_text
 import pytest
+from job_commands import COMMON, MADE, UIDS, commanded_ids, secrets
 from jobstats_servers import MDT0, NOW, OST0, OST1, START, Servers, job
 
 from collectors import lustre_jobstats
-from collectors.lustre_jobstats import saved_files
+from collectors.lustre_jobstats import parse, to_rows
 from tokiod.collector import Site
+from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.jobs.identity import JobIdentities
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.collector_contract import CollectorContract, samples, within
 from tokiod.window import Calendar, Window
-from tokiod.window_data import JOB_TABLE, job_parts
+from tokiod.window_data import JOB_TABLE, Collected, WindowMeta, job_parts
+
+SHARED = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[4] / "shared"))
+STRANGERS = SHARED / "data/strangers/servers"
 
 
 @pytest.fixture
@@ -145,6 +153,43 @@ def test_an_interval_that_can_not_be_read_is_no_trouble_and_hangs_longer_than_no
     assert (seen(first), first.trouble, first.dropped, second.trouble) == (FIRST, "", {}, "")
 
 
+HOME = "home-sys-OST0000"
+
+
+def test_two_file_systems_on_one_server_are_not_added_up_without_the_option(servers):
+    """A large site has three on two MDSs and four OSSs: a job's bytes were those of all."""
+    servers.show("oss1", {OST0: [job("7:1000:n1", write_bytes=(3, 300))], HOME: [job("7:1000:n1", write_bytes=(1, 5))]}, interval=100)
+    sentence = 'the servers have targets of several file systems: set filesystem to one of "fs", "home-sys"'
+    with pytest.raises(Fatal, match=sentence):
+        polls(servers, nothing)
+    (data,) = polls(servers, nothing, filesystem="home-sys")
+    assert seen(data) == {(HOME, "7:1000:n1"): {"write_bytes.samples": 1, "write_bytes.sum": 5}}
+    assert data.dropped == {to_rows.OTHER_FILESYSTEM: 3}
+    assert data.why == {to_rows.OTHER_FILESYSTEM: Why(MDT0, to_rows.REMEDIES[to_rows.OTHER_FILESYSTEM])}
+    assert data.trouble.startswith("1 targets, such as home-sys-OST0000, remove idle jobs after 100 s")
+    with pytest.raises(Transient, match='the servers have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+        polls(servers, nothing, filesystem="x")
+
+
+def test_saved_outputs_of_two_file_systems_are_refused_without_the_option(tmp_path):
+    moment = NOW.start * 10**9
+    text = b"".join(jobstats_text.target([(b"7", {"open": (n, 9)}, moment, moment)], name) for n, name in ((1, OST0), (2, HOME)))
+    (tmp_path / "a.txt").write_bytes(text)
+    site = Site(Calendar("UTC"), FakeClock())
+
+    def saved(**options):
+        made = lustre_jobstats.saved([tmp_path / "a.txt"], lustre_jobstats.Saved(time=NOW.start, **options), site)
+        return within(made, lambda one: one.collect(NOW))
+
+    with pytest.raises(Fatal, match='the outputs have targets of several file systems: set filesystem to one of "fs", "home-sys"'):
+        saved()
+    with pytest.raises(Fatal, match='the outputs have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+        saved(filesystem="x")
+    data = saved(filesystem="fs")
+    assert (seen(data), data.dropped) == ({(OST0, "7"): {"open.samples": 1, "open.sum": 9}}, {to_rows.OTHER_FILESYSTEM: 1})
+    assert data.why[to_rows.OTHER_FILESYSTEM].example == HOME
+
+
 def test_where_all_servers_refuse_the_source_does(servers):
     for server in ("oss1", "oss2", "mds1"):
         servers.script(server, "echo 'Permission denied' >&2; exit 1")
@@ -183,6 +228,24 @@ def test_targets_that_remove_jobs_too_early_are_named(servers):
     assert (first.trouble, second.trouble) == (sentence, sentence)
 
 
+@pytest.mark.parametrize(("interval", "is_short"), [(119, True), (120, False), (0, False)])
+def test_an_interval_of_two_windows_is_long_enough_and_none_at_all_too(servers, interval, is_short):
+    servers.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]}, interval=interval)
+    (data,) = polls(servers, nothing)
+    assert bool(data.trouble) == is_short
+
+
+def test_intervals_are_read_again_after_an_hour(servers):
+    def shorter():
+        servers.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]}, interval=100)
+
+    def wait(seconds):
+        servers.clock._monotonic += seconds
+
+    found = polls(servers, nothing, shorter, lambda: wait(3599), lambda: wait(1))
+    assert [bool(data.trouble) for data in found] == [False, False, False, True]
+
+
 def test_the_interval_of_a_target_decides_when_a_job_that_is_gone_has_ended(servers):
     """With the configured 600 s the job would only be missing."""
     servers.show("oss1", {OST0: [job("7:1000:n1", last=0, write_bytes=(3, 300))]}, interval=120)
@@ -203,6 +266,129 @@ def test_a_window_that_passed_while_servers_answered_is_not_used(servers):
 
     with pytest.raises(Transient, match="answered after"):
         within(servers.collector(), run)
+
+
+def test_ids_that_can_not_be_read_whole_are_counted_once_in_each_window_in_which_they_did_something(servers):
+    names = ["7:1000:n1", "4711", ":1000:n1", "wget.1000", "1234567.pbs01.cluster.exa:10012", "été", ""]
+    servers.show("oss1", {OST0: [job(one, open=1) for one in names], "fs-OST0002": [job("été", open=1)]})
+    servers.show("oss2", {})
+    servers.show("mds1", {})
+    site = Site(Calendar("UTC"), servers.clock, shows_users=True)
+
+    async def run(collector):
+        first = await collector.collect(NOW)
+        collector.note_stored(NOW)
+        servers.clock._time = START + 62
+        servers.show("oss1", {OST0: [job(one, open=2 if one == "été" else 1) for one in names]})
+        return first, await collector.collect(Window(START + 60, START + 120))
+
+    first, second = within(lustre_jobstats.live(servers.config(), site), run)
+    assert (len(first.tables[0]), first.dropped) == (8, {to_rows.UNKNOWN_ID: 3, to_rows.CUT_ID: 1})
+    assert first.why == {
+        to_rows.UNKNOWN_ID: Why("4711", to_rows.REMEDIES[to_rows.UNKNOWN_ID]),
+        to_rows.CUT_ID: Why("1234567.pbs01.cluster.exa:10012", to_rows.REMEDIES[to_rows.CUT_ID]),
+    }
+    assert "jobid_name" in to_rows.REMEDIES[to_rows.UNKNOWN_ID]
+    assert second.dropped == {to_rows.UNKNOWN_ID: 1}
+    assert second.why[to_rows.UNKNOWN_ID].example == "\\xc3\\xa9t\\xc3\\xa9"
+
+
+FORMATS = [("%j", "%e.%u"), ("%j",), ("%j:%u:%H", "%e.%u"), ("%j?%H:%u", "%e.%u"), ("%j?%e.%u",), ("%e.%u",)]
+
+
+@pytest.mark.parametrize("users", ["no", "hashed"])
+@pytest.mark.parametrize("formats", FORMATS)
+def test_no_command_and_no_user_leaves_the_collector_in_clear_whatever_the_formats_are(servers, formats, users):
+    """Also where a block is malformed or has a count that can't be true, and in the examples of what is dropped."""
+    ids = [
+        *commanded_ids([*COMMON, *MADE]),
+        *(b"4711:%d:n1" % uid for uid in UIDS),
+        *(one.encode() + b":1:n1" for one in MADE if one != "8.plugh"),
+    ]
+    jobs = [job("", last=-1 - place % 500, open=1)[1:] for place in range(len(ids))]
+    text = jobstats_text.target([(one, *rest) for one, rest in zip(ids, jobs, strict=True)], OST0)
+    bad = jobstats_text.target([(one, {"open": (2**64 - 1, 0)}, *rest[1:]) for one, rest in zip(ids, jobs, strict=True)], OST1)
+    malformed = bad.replace(OST1.encode(), b"fs-OST0002").replace(b"reqs }", b"").replace(b" }", b"")
+    (servers.directory / "oss1.stats").write_bytes(ids[0] + b"\n" + text + bad + malformed)
+    (data,) = polls(servers, nothing, jobid_name=formats)
+    meta = WindowMeta("jobs", "lustre_jobstats", "fs", NOW)
+    applied = JobIdentities(users, b"the key of the test").applied(Collected(meta, (), data.tables))
+    keys = applied.tables[0].values[2]
+    assert len(set(keys.tolist())) >= len(set(ids))
+    assert {parse.IMPLAUSIBLE, parse.MALFORMED, parse.NO_TARGET} <= data.dropped.keys()
+    leaves = b"\n".join([*keys.tolist(), repr((data.dropped, data.why, data.trouble)).encode()])
+    assert [secret for secret in secrets() if secret in leaves] == []
+
+
+@pytest.mark.parametrize("name", ["jobstats_csc_table.txt", "jobstats_cut_at_31.txt", "jobstats_ids.txt", "jobstats_question_mark_216.txt"])
+def test_job_ids_of_other_sites_name_users_and_nodes_wherever_they_can(name):
+    """Malformed ids of a site with Lustre 2.12 and %j:%u:%H, ids that Lustre cut, and those of its own tests."""
+    path = STRANGERS / name
+    if not path.exists():
+        pytest.skip("no ../shared")
+    formats = {"jobstats_question_mark_216.txt": ("%j?%H:%e:%u",)}.get(name, ("%j:%u:%H", "%e.%u"))
+    collector = lustre_jobstats.saved([path], lustre_jobstats.Saved(time=START, jobid_name=formats), None)
+    data = within(collector, lambda one: one.collect(NOW))
+    found = {tuple(job_parts(key).values())[:4] for key in data.tables[0].values[2].tolist()}
+    assert (found, data.dropped) == OF_STRANGERS[name]
+
+
+OF_STRANGERS = {
+    "jobstats_csc_table.txt": (
+        {
+            ("", "11317854", "wget", ""),
+            ("", "", "wget", ""),
+            ("11317854", "17627127", "", "r01c01"),
+            ("", "17627127", "", "r01c01"),
+            ("11317854", "17627127", "", ""),
+            ("", "", "", ""),
+        },
+        {to_rows.UNKNOWN_ID: 6},
+    ),
+    "jobstats_cut_at_31.txt": (
+        {
+            ("node_exporter", "989", "", ""),
+            ("vi", "0", "", "es-2-virt3-cosp"),
+            ("bash", "0", "", "es-2-virt3-cosp"),
+            ("SLURM_JOB_machine184_74186", "0", "", ""),
+            ("1234567.pbs01.cluster.exa", "", "", ""),
+        },
+        {to_rows.CUT_ID: 3},
+    ),
+    "jobstats_ids.txt": (
+        {
+            ("", "0", "kworker/86:1", ""),
+            ("", "", "", ""),
+            ("", "0", "", "login1"),
+            ("", "0", "has sp.touch", ""),
+            ("@weird", "1000", "", "n1"),
+            ("11317854", "17627127", "", "r01c01"),
+            ("4711", "1000", "", "nid00012"),
+            ("", "1000", "\\xc3\\xa9t\\xc3\\xa9", ""),
+            ("", "4294967295", "cp", ""),
+        },
+        {to_rows.UNKNOWN_ID: 2, "job that is listed twice": 1},
+    ),
+    "jobstats_question_mark_216.txt": (
+        {("login1", "0", "cp", "login1"), ("4711", "1000", "cp", ""), ("4712", "1001", "rsync", "")},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("shows_users", "example"),
+    [
+        (True, "secret.48151: open, samples: 18446744073709551615, sum: 0"),
+        (False, "aaaaaa.00000: aaaa, aaaaaaa: 00000000000000000000, aaa: 0"),
+    ],
+)
+def test_an_example_names_nobody_where_users_are_not_shown(servers, shows_users, example):
+    servers.show("oss2", {OST1: [job("secret.48151", open=2**64 - 1)]})
+    collector = lustre_jobstats.live(servers.config(), Site(Calendar("UTC"), servers.clock, shows_users=shows_users))
+    data = within(collector, lambda one: one.collect(NOW))
+    assert data.dropped == {parse.IMPLAUSIBLE: 1}
+    assert data.why == {parse.IMPLAUSIBLE: Why(example, to_rows.REMEDIES[parse.IMPLAUSIBLE])}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +418,19 @@ def test_of_two_saved_outputs_of_one_time_the_second_is_dropped_and_counted(tmp_
         lustre_jobstats.saved([tmp_path / "a.txt", tmp_path / "b.txt"], lustre_jobstats.Saved(), site),
         lambda c: c.collect(NOW),
     )
-    assert (len(data.tables[0]), dict(data.dropped)) == (1, {saved_files.SAME_TIME: 1})
+    assert (len(data.tables[0]), dict(data.dropped)) == (1, {to_rows.SAME_TIME: 1})
+    assert data.why[to_rows.SAME_TIME].example == "fs-MDT0000"
+
+
+def test_saved_outputs_are_read_by_their_times_and_not_by_their_names(tmp_path):
+    """Read the other way round, the later one would have all counts, and the earlier one would be left out."""
+    for name, time, count in (("a.txt", START + 60, 5), ("b.txt", START, 2)):
+        seven = (b"7", {"open": (count, 9)}, time * 10**9, START * 10**9)
+        (tmp_path / name).write_bytes(b"BEGIN %d\n" % time + jobstats_text.target([seven], MDT0))
+    site = Site(Calendar("UTC"), FakeClock())
+    made = lustre_jobstats.saved([tmp_path / "a.txt", tmp_path / "b.txt"], lustre_jobstats.Saved(), site)
+    data = within(made, lambda one: one.collect(Window(START, START + 120)))
+    assert (data.tables[0].values[0].tolist(), data.dropped) == ([START, START + 60], {})
 
 
 ERROR = b"error: get_param: param_path 'mdt/*/job_stats': No such file or directory\n"
@@ -248,7 +446,104 @@ def test_a_time_is_that_of_the_next_target_also_after_errors_of_lctl_and_no_job_
     os.utime(path, (NOW.end + 10**6, NOW.end + 10**6))
     made = lustre_jobstats.saved([path], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
     data = within(made, lambda c: c.collect(NOW))
-    assert (len(data.tables[0]), dict(data.dropped)) == (3, {"text that belongs to no target": 1} if error else {})
+    assert (len(data.tables[0]), data.dropped[parse.NO_TARGET]) == (3, bool(error))
+
+
+PROC = jobstats_text.target([(b"7", {"open": (2, 9)}, START * 10**9, START * 10**9)], "fs-OST0007").partition(b"\n")[2]
+
+
+def collected(path, window=NOW, **options):
+    """Return the rows of a saved output as {(target, id): counts}."""
+    made = lustre_jobstats.saved([path], lustre_jobstats.Saved(**options), Site(Calendar("UTC"), FakeClock()))
+    return seen(within(made, lambda one: one.collect(window)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("fs-OST0007.txt", {}),
+        ("obdfilter/fs-OST0007/job_stats", {}),
+        ("a.txt", {"target": "fs-OST0007"}),
+        ("fs-OST0001", {"target": "fs-OST0007"}),
+    ],
+)
+def test_a_file_of_proc_has_the_target_of_its_option_or_its_name(tmp_path, name, options):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(PROC)
+    assert collected(path, time=START, **options) == {("fs-OST0007", "7"): {"open.samples": 2, "open.sum": 9}}
+    later = PROC.replace(b"samples:           2", b"samples:           5")
+    path.write_bytes(b"BEGIN %d\n%sBEGIN %d\n%s" % (START, PROC, START + 60, later))
+    second = collected(path, Window(START + 60, START + 120), time=5, **options)
+    assert second == {("fs-OST0007", "7"): {"open.samples": 5, "open.sum": 9}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.txt", PROC, "a.txt holds job_stats without the name of its target, as a file of /proc: name it by --target, or the file by it"),
+        ("fs-OST0001-fs-OST0002", PROC, "without the name of its target"),
+        (
+            "fs-OST0007",
+            PROC * 2,
+            "holds 2 job_stats without the names of their targets, as `lctl get_param -n` prints them: save it without -n",
+        ),
+        ("fs-OST0007", b"BEGIN 5\n" + PROC * 2, "holds 2 job_stats without the names of their targets"),
+    ],
+)
+def test_outputs_whose_targets_are_unknown_are_refused_with_that_reason(tmp_path, name, text, sentence):
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(Fatal, match=sentence):
+        collected(tmp_path / name, time=START)
+    with pytest.raises(TokiodError, match="--target: expected a name such as fs-OST0000"):
+        collected(tmp_path / name, target="OST0000")
+
+
+def test_a_saved_output_of_an_unknown_format_is_refused_once_for_all(tmp_path):
+    """As a transient error, the file of a watched folder was tried again for ever."""
+    (tmp_path / "a.txt").write_bytes(b"mdt.fs-MDT0000.job_stats=\njob_stats:\n- job_id: 7\n  when: now\n")
+    with pytest.raises(Fatal, match=r"a\.txt: fs-MDT0000: unknown format of job_stats"):
+        collected(tmp_path / "a.txt", time=START)
+
+
+@pytest.mark.parametrize("begin", [b"", b"BEGIN %d\n" % START])
+def test_lines_of_pdsh_are_those_of_each_host(tmp_path, begin):
+    """It mixes the lines of hosts, and puts its own errors between them."""
+    moment = START * 10**9
+    texts = [
+        jobstats_text.target([(job, {"open": (count, 9)}, moment, moment) for job in (b"7", b"8")], name).splitlines(keepends=True)
+        for count, name in ((2, OST0), (3, OST1))
+    ]
+    mixed = [b"oss%d: " % (place + 1) + line for lines in zip(*texts, strict=True) for place, line in enumerate(lines)]
+    mixed.insert(3, b"pdsh@admin: oss3: ssh exited with exit code 255\n")
+    path = tmp_path / "a.txt"
+    path.write_bytes(begin + b"".join(mixed))
+    expected = {(name, job): {"open.samples": count, "open.sum": 9} for count, name in ((2, OST0), (3, OST1)) for job in "78"}
+    assert collected(path, time=START) == expected
+    servers = [b"".join(mixed[:3] + mixed[4:])]
+    assert {target for target, _ in parse.targets(parse.without_prefix(servers[0]), Counter())} == {OST0, OST1}
+
+
+def test_saved_outputs_of_other_sites_are_read_or_refused_with_the_reason():
+    if not STRANGERS.exists():
+        pytest.skip("no ../shared")
+    pdsh = collected(STRANGERS / "jobstats_pdsh.txt", time=START)
+    assert pdsh == {key: counts for key, counts in collected(STRANGERS / "jobstats_ids.txt", time=START).items() if key in pdsh}
+    assert {target for target, _ in pdsh} == {"public1-OST0004"}
+    proc = collected(STRANGERS / "jobstats_proc_ieel27.txt", time=START, target="lustre-OST0000")
+    assert {target for target, _ in proc} == {"lustre-OST0000"}
+    with pytest.raises(Fatal, match="name it by --target"):
+        collected(STRANGERS / "jobstats_proc_ieel27.txt", time=START)
+    with pytest.raises(Fatal, match="save it without -n"):
+        collected(STRANGERS / "jobstats_n.txt", time=START)
+    with pytest.raises(Fatal, match='several file systems: set filesystem to one of "home", "scratch"'):
+        collected(STRANGERS / "jobstats_two_fs_one_oss.txt", time=START)
+
+
+def test_a_server_that_prints_no_names_of_targets_is_named(servers):
+    (servers.directory / "oss2.stats").write_bytes(PROC)
+    (data,) = polls(servers, nothing)
+    assert data.trouble == "oss2 printed job_stats without the names of targets (with -n), see `lctl get_param` there"
 
 
 def test_saved_outputs_that_are_none_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collectors.lustre_jobstats import changes
 from collectors.lustre_jobstats.changes import JobCounts
-from collectors.lustre_jobstats.parse import TOO_LONG
+from collectors.lustre_jobstats.parse import IMPLAUSIBLE, TOO_LONG
 from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
 from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, job_parts
 
@@ -128,6 +128,24 @@ def test_a_job_that_returns_after_its_removal_begins_at_zero(version):
     assert polls.done()[b"7"] == expected
 
 
+def test_a_poll_with_a_count_that_can_not_be_true_gives_no_row_of_that_job_and_the_next_one_goes_on():
+    """Without the poll the sum over both is the same, and the job does not seem to have left."""
+    target, polls = Target("2.15"), Polls()
+    for job in (b"1", b"2"):
+        target.act(job, "read_bytes", 1, 100)
+    polls.poll(target)
+    target.act(b"1", "read_bytes", 1, 100)
+    target.act(b"2", "read_bytes", 1, 100)
+    whole = target.jobs[b"1"]
+    target.jobs[b"1"] = ({**whole[0], "open": (2**64 - 1, 0)}, *whole[1:])
+    change = polls.poll(target)
+    assert (change.jobs, dict(change.dropped), change.listed) == ((b"2",), {IMPLAUSIBLE: 1}, 2)
+    assert change.examples == {IMPLAUSIBLE: b"1: open, samples: 18446744073709551615, sum: 0"}
+    target.jobs[b"1"] = whole
+    assert polls.poll(target).jobs == (b"1",)
+    assert polls.done() == {job: {"read_bytes.samples": 2, "read_bytes.sum": 200} for job in (b"1", b"2")}
+
+
 @pytest.mark.parametrize(("version", "more", "dropped"), [("2.12", 2, {}), ("2.15", 500, {changes.RESTARTED: 1})])
 def test_counts_that_begin_again_are_taken_from_zero_and_counted(version, more, dropped):
     """Before 2.14 only a count that fell shows it; from then on start_time does, also where the new counts are larger."""
@@ -208,18 +226,47 @@ def test_a_job_that_goes_on_after_a_long_time_comes_with_its_counts_at_the_poll_
     assert len(counts.rows([b"7"], 5).jobs) == 1
 
 
-@pytest.mark.parametrize(("minutes", "unseen"), [(1, 0), (CLEANUP // 60 + 1, 1)])
+@pytest.mark.parametrize(("minutes", "unseen"), [(1, 0), (CLEANUP // 60, 0), (CLEANUP // 60 + 1, 1)])
 def test_a_job_whose_last_operations_no_poll_may_have_seen_is_counted(minutes, unseen):
     """A target removes only idle jobs, so the last poll has all of them unless polls are further apart than its job_cleanup_interval."""
     target, counts = Target("2.15"), JobCounts(CLEANUP)
     target.act(b"7", "open", 3, 0)
     polled(target, counts, CLEANUP // 60 - 1)
-    target.idle(60 * minutes)
+    target.idle(60 * minutes - 1)
     target.jobs.clear()
     target.act(b"8", "open", 1, 0)
     change = counts.update(target.text(), target.now // SECOND)
     assert change.ended.tolist() == [0, ENDED_REMOVED]
     assert change.dropped[changes.UNSEEN_END] == unseen
+
+
+@pytest.mark.parametrize(("idle", "is_removed"), [(CLEANUP - 15, False), (CLEANUP - 1, False), (CLEANUP, True)])
+def test_a_job_that_is_missing_has_ended_only_if_it_was_idle_for_job_cleanup_interval_by_the_targets_newest_operation(idle, is_removed):
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    counts.update(target.text(), target.now // SECOND)
+    target.idle(idle - 1)
+    target.jobs.clear()
+    target.act(b"8", "open", 1, 0)
+    change = counts.update(target.text(), target.now // SECOND)
+    assert change.jobs == ((b"8", b"7") if is_removed else (b"8",))
+    assert change.dropped == ({} if is_removed else {changes.MISSING_EARLY: 1})
+    assert len(counts) == (1 if is_removed else 2)
+    # A job that is still missing is counted once.
+    assert counts.update(target.text(), target.now // SECOND + 1).dropped == {}
+
+
+@pytest.mark.parametrize(("minutes", "rows"), [(30, [(1800, 0, 5)]), (31, [(1800, 0, 3), (1860, 0, 5)])])
+def test_the_counts_before_come_with_a_job_only_after_half_of_the_time_in_which_readers_look_for_them(minutes, rows):
+    target, counts = Target("2.15"), JobCounts(2 * 3600)
+    target.act(b"7", "open", 3, 0)
+    begin = target.now // SECOND
+    counts.update(target.text(), begin)
+    for minute in range(1, minutes):
+        counts.update(target.text(), begin + 60 * minute)
+    target.act(b"7", "open", 2, 0)
+    change = counts.update(target.text(), begin + 60 * minutes)
+    assert sorted(zip((change.time - begin).tolist(), change.ended.tolist(), change.samples[:, 2].tolist(), strict=True)) == rows
 
 
 def test_a_job_that_a_cut_text_lacked_does_not_count_twice():

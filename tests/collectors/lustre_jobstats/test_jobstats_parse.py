@@ -164,11 +164,29 @@ def test_unknown_operations_are_kept_up_to_a_limit_and_then_counted():
     assert dropped == {parse.TOO_MANY_OPERATIONS: 5}
 
 
-def test_a_count_that_int64_lacks_is_the_largest_and_counted():
-    text = jobstats_text.target([(b"1", {"read_bytes": (1, 2**64 - 1)}, END, START)])
+@pytest.mark.parametrize("count", [(1, 2**64 - 1), (2**64 - 1, 1), (1, 2**63), (2**62, 0)])
+def test_a_job_with_a_count_that_can_not_be_true_gives_no_counts_and_is_counted_with_the_largest(count):
+    """A count below zero on the server is printed as a number near 2^64, and was 2^63 - 1 bytes."""
+    jobs = [(b"%d" % job, {**COUNTS, "open": count if job == 2 else (1, 2)}, END, START) for job in (1, 2, 3)]
+    text = jobstats_text.target(jobs)
+    values, times = parsed(text, dropped := Counter())
+    assert values == parsed(jobstats_text.target([jobs[0], jobs[2]]))[0]
+    assert (set(values), set(times), dropped) == ({b"1", b"3"}, {b"1", b"3"}, {parse.IMPLAUSIBLE: 1})
+    found = parse.parse(text, parse.blocks(text), Operations(), Counter())
+    assert found.examples == {parse.IMPLAUSIBLE: b"2: open, samples: %d, sum: %d" % count}
+
+
+def test_counts_below_2_62_are_true_and_what_is_no_sum_may_be_anything():
+    text = jobstats_text.target([(b"1", {"read_bytes": (2**62 - 1, 2**62 - 1)}, END, START)])
+    text = text.replace(b"min:        1", b"min: 18446744073709551615")
     values, _ = parsed(text, dropped := Counter())
-    assert values[b"1"]["read_bytes"] == (1, 1, 2**63 - 1, 2**63 - 1)
-    assert dropped == {parse.TOO_LARGE: 2}
+    assert (values[b"1"]["read_bytes"][0::3], dropped) == ((2**62 - 1, 2**62 - 1), Counter())
+
+
+def test_a_time_after_the_year_2262_is_none():
+    text = jobstats_text.target([(b"1", COUNTS, END, START)]).replace(b"start_time:      17", b"start_time:      917")
+    assert parsed(text, dropped := Counter()) == ({}, {})
+    assert dropped == {parse.IMPLAUSIBLE: 1}
 
 
 def test_text_before_the_first_target_is_counted():

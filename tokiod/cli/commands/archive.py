@@ -163,7 +163,7 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
     if given["init_start"] is not None or given["init_end"] is not None:
         file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
+        site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]), shows_users=True)
         options = _options(kind, given)
         collector = plugins.load(kind).saved(list(given["inputs"]), options, site)
         job = ImportJob(kind, collector, span, file_span, given["output"], options.units, options.max_rates())

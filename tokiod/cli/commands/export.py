@@ -15,7 +15,7 @@ from tokiod.analysis.export_jobs import JobExport
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.named_files import Limits, named_files
+from tokiod.cli.common.named_files import Limits, configured, named_files
 from tokiod.cli.common.output import echo
 from tokiod.config import load as configuration
 from tokiod.jobs.span import row_count
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tokiod.analysis.export import Written
     from tokiod.cli.common.named_files import NamedFiles
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
 
 FORMS = ("parquet", "zarr", "csv", "json")
 STDOUT = "-"
@@ -73,8 +72,8 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
     """Export datasets to files that other programs read.
 
     DATE: YYYY-MM-DD at the site. DATASET: all by default; jobs/operations is the job table, what each job did on each target between
-    polls, with users where [jobs] users_in allows it. A FILE needs no configuration. Missing cells are null, NaN or empty. Files are
-    replaced when they are complete. Exit 0 exported, 2 failed.
+    polls, with users where [jobs] users_in allows it. A FILE, also one of the job table, needs no configuration. Missing cells are null,
+    NaN or empty. Files are replaced when they are complete. Exit 0 exported, 2 failed.
     """
     chosen = [form for form in FORMS if given[form] is not None]
     if len(chosen) > 1:
@@ -83,10 +82,12 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
     if target.endswith((".hdf5", ".h5")):
         raise Failed(f"--{form}: {target} would replace a file of an archive")
     files = named_files(what, Limits(given["start"], given["end"], given["timezone"]), config_path, clock)
-    if JOB_TABLE in datasets:
+    if JOB_TABLE in datasets or (files.table is not None and not datasets):
         _check_jobs(what, datasets, files, form, rates=given["rates"])
-        _export_jobs(files, configuration.load(config_path), clock.time(), form, target)
+        _export_jobs(files, config_path, clock.time(), form, target)
         return
+    if files.table is not None:
+        raise Failed(f"{what} is of the job table: it holds {JOB_TABLE} alone")
     system = given["system"] or (Path(files.name).stem if [Path(what)] == list(files.paths) else files.name)
     _check_name(system)
     parts = OpenParts()
@@ -106,20 +107,23 @@ def _check_jobs(what: str, datasets: tuple[str, ...], files: NamedFiles, form: s
     """Raise Failed where the job table can't be written so."""
     if len(datasets) > 1 or rates or form == "zarr":
         raise Failed(f"{JOB_TABLE} is a table, not a matrix: name it alone, with --csv, --json or --parquet and without --rates")
-    if [Path(what)] == list(files.paths):
+    if files.table is None and [Path(what)] == list(files.paths):
         raise Failed(f"{what}: a file of a day has no {JOB_TABLE}; name the system")
+    if files.table is not None and form == "parquet":
+        raise Failed("--parquet: writes days of a system; of one file write --csv or --json")
 
 
-def _export_jobs(files: NamedFiles, config: Config, now: float, form: str, target: str) -> None:
+def _export_jobs(files: NamedFiles, config_path: Path, now: float, form: str, target: str) -> None:
     """Write the job table. Raises TokiodError."""
-    days, span = Templates(config.templates).jobs(files.name), files.span
+    config = configuration.load(config_path) if files.table is None else configured(config_path)
+    days, span = files.table or Templates(config.templates if config else ()).jobs(files.name), files.span
     check(days, span)
-    if form == "parquet":
+    if config is not None and form == "parquet":
         calendar = Calendar(config.timezone)
         span = Span(calendar.day(span.start).start, max(span.end, min(calendar.day(span.end - 1).end, int(now))))
     rows = row_count(days, span.start, span.end)
     with _progress(rows, hidden=target == STDOUT and sys.stdout.isatty()) as progress:
-        exported = JobExport(days, span, config.jobs.users_of("export"), progress)
+        exported = JobExport(days, span, "names" if config is None else config.jobs.users_of("export"), progress)
         if form != "parquet":
             _write(target, exported.csv_pieces() if form == "csv" else exported.json_pieces())
             return

@@ -14,9 +14,9 @@ from tokiod.analysis.health import KEYS as HEALTH_KEYS
 from tokiod.analysis.job import OPERATIONS
 from tokiod.analysis.own_nodes import KEYS as NODE_KEYS
 from tokiod.analysis.own_traffic import KEYS as TRAFFIC_KEYS
-from tokiod.cli.commands.completion import system_names
+from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.commands.job_inputs import FACTS, NO_NUMBER, Job, of_csv, of_darshan, of_slurm, with_concurrent, with_numbers
-from tokiod.cli.commands.job_summaries import summaries
+from tokiod.cli.commands.job_summaries import of_table, summaries
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import instead
@@ -25,6 +25,7 @@ from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
 from tokiod.job_columns import NODES_SUFFIX
+from tokiod.jobs.one_file import one_file
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.window import Calendar
@@ -68,10 +69,15 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
         "tokioctl job --system cscratch --start 2026-11-20T08:00:00 --end 2026-11-20T09:30:00",
         "tokioctl job --csv jobs.csv > summaries.csv",
         "tokioctl job --darshan vpicio.darshan --json",
+        "tokioctl job 4478544 --system day.jobs",
     ),
 )
 @click.argument("jobid", required=False)
-@click.option("--system", shell_complete=system_names, help="The system.  [default: of a Slurm job, by site.mounts]")
+@click.option(
+    "--system",
+    shell_complete=system_or_file_names,
+    help="The system, or a FILE of the job table.  [default: of a Slurm job, by site.mounts]",
+)
 @click.option("--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.")
 @click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.")
 @click.option(
@@ -96,14 +102,19 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     """Summarize a system while a job ran.
 
     A job of Slurm by its JOBID (12, 12_3 of an array, 12.0 a step; sacct is run), any by --system, --start and --end, many by --csv, or by
-    --darshan, which adds keys darshan_* and has a row for each system that the job has files on, by site.mounts. The keys are those of
-    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did on
-    the servers, and used on its nodes, where the job tables have it. Times are UTC epoch seconds.
+    --darshan, which adds keys darshan_* and has a row for each system that the job has files on, by site.mounts. In a FILE of the job
+    table, as `tokioctl archive` writes it, any job that it has, without sacct and with keys job_* alone. The keys are those of pytokio's
+    summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did on the
+    servers, and used on its nodes, where the job tables have it. Times are UTC epoch seconds.
 
     With --csv the output is CSV (or JSON lines), in the order of the input. Job tables have a task of an array (12_3) by its JobIDRaw: that
     of the column jobidraw, else sacct's. A job without data has a reason instead. Exit 0 all jobs have data, 1 a job has none, 2 failed.
     """
     _check_one_way(jobid, given)
+    if given["system"] is not None and (alone := one_file(Path(given["system"]))) is not None:
+        if jobid is None:
+            raise Failed(f"JOBID: missing; --system {given['system']} is a file of the job table, which has jobs alone")
+        sys.exit(_print(iter([of_table(alone, jobid)]), 1, {}, form=_form(given), more=OWN_KEYS))
     config = None if templates else configuration.load(config_path)
     zone = zone_of(given["timezone"] or (config.timezone if config else "UTC"))
     now = clock.time()

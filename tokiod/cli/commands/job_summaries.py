@@ -15,6 +15,9 @@ from tokiod.analysis.own_nodes import on_nodes
 from tokiod.analysis.own_traffic import own_traffic
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
+from tokiod.job_columns import is_of_nodes
+from tokiod.jobs.rows import Wanted
+from tokiod.jobs.span import span_rows
 from tokiod.reader.archive import Archive
 from tokiod.reader.cells import use_one_thread
 from tokiod.reader.part import OpenParts
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tokiod.cli.commands.job_inputs import Job, Value
+    from tokiod.jobs.one_file import OneFile
+    from tokiod.jobs.span import Days
     from tokiod.reader.files import Templates
     from tokiod.window import Calendar
 
@@ -52,6 +57,23 @@ def summaries(
             while printed in done:
                 yield done.pop(printed)
                 printed += 1
+
+
+def of_table(alone: OneFile, jobid: str) -> dict[str, Value]:
+    """Return what a file of the job table has of a job, from its first to its last row. Raises OSError, NotAJobTable."""
+    found = span_rows(alone, alone.start, alone.end, Wanted.of_job(jobid))
+    head: dict[str, Value] = {"_jobid": jobid, "_file_system": alone.system}
+    if not len(found.rows):
+        return {**head, "reason": f"{alone.path} has no row of job {jobid}"}
+    since = found.activity.since[found.activity.is_known]
+    last = int(found.rows.columns["time"].max())
+    span = Span(min(int(since.min(initial=last)), last - 1), last)
+    head |= {"_datetime_start": span.start, "_datetime_end": span.end}
+    return {**head, **(on_nodes if is_of_nodes(found.activity.counts) else _traffic)(alone, jobid, span)}
+
+
+def _traffic(days: Days, number: str, span: Span) -> dict[str, Value]:
+    return dict(own_traffic(days, number, span, {}))
 
 
 class _Summarizer:

@@ -16,11 +16,13 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import date_of
 from tokiod.config import load as configuration
+from tokiod.jobs.one_file import one_file
 from tokiod.path_template import systems_of
 from tokiod.reader.files import DayFile, day_files
 from tokiod.reader.part import DatasetEntry, Part
 from tokiod.tts.layout import NotLive
-from tokiod.window import Calendar
+from tokiod.window import Calendar, iso
+from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,12 +58,25 @@ class DayEntry(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class TableEntry(msgspec.Struct, frozen=True):
+    """The table of a file. start, end: of its windows, UTC epoch seconds; jobs: how many job ids it has."""
+
+    table: str
+    system: str
+    start: int
+    end: int
+    rows: int
+    jobs: int
+    targets: int
+
+
 class Listing(msgspec.Struct, frozen=True):
-    """The systems of the archive, the days of a system, or the datasets of a file, whichever was requested."""
+    """The systems of the archive, the days of a system, or the datasets or tables of a file, whichever was requested."""
 
     systems: list[SystemEntry] = []
     days: list[DayEntry] = []
     datasets: list[DatasetEntry] = []
+    tables: list[TableEntry] = []
 
 
 @click.command("ls", epilog=examples("tokioctl ls", "tokioctl ls cscratch", "tokioctl ls cscratch:yesterday --json"))
@@ -87,12 +102,18 @@ def ls_command(config_path: Path, clock: Clock, what: str | None, *, as_json: bo
         show(_days(listing.days))
     elif listing.datasets:
         show(_datasets(listing.datasets))
+    elif listing.tables:
+        show(_tables(listing.tables))
     else:
         echo("nothing to list")
 
 
 def _listing(config_path: Path, clock: Clock, what: str | None) -> Listing:
     if what is not None and _is_path(what):
+        if (alone := one_file(Path(what))) is not None:
+            index = alone.index
+            entry = TableEntry(JOB_TABLE, alone.system, alone.start, alone.end, int(index.first[-1]), len(index.jobs), len(index.targets))
+            return Listing(tables=[entry])
         datasets = _part(Path(what)).datasets(clock.time())
         if not datasets:  # any other file of HDF5
             raise Failed(f"{what} has no datasets of TOKIO Time Series; `h5ls -r` lists what another file of HDF5 holds")
@@ -168,6 +189,13 @@ def _datasets(entries: list[DatasetEntry]) -> Table:
     shown = table("dataset", "units", "step", "columns", "filled", right={"step", "columns", "filled"})
     for one in entries:
         shown.add_row(one.name, one.units, f"{one.step} s", str(one.columns), f"{100 * one.filled:.1f} %")
+    return shown
+
+
+def _tables(entries: list[TableEntry]) -> Table:
+    shown = table("table", "system", "start", "end", "rows", "job ids", "targets", right={"rows", "job ids", "targets"})
+    for one in entries:
+        shown.add_row(one.table, one.system, iso(one.start), iso(one.end), str(one.rows), str(one.jobs), str(one.targets))
     return shown
 
 

@@ -6,6 +6,7 @@ import pwd
 import sys
 import time
 from functools import cache
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,16 +14,18 @@ import click
 from msgspec.structs import replace
 
 from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, Top, top
-from tokiod.cli.commands.completion import system_names
+from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.interruption import held_interrupts
 from tokiod.cli.common.lookup import instead
+from tokiod.cli.common.named_files import configured
 from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
 from tokiod.job_columns import kind_for
+from tokiod.jobs.one_file import one_file
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.times import iso
@@ -31,10 +34,10 @@ from tokiod.window_data import JOB_TABLE
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.jobs.one_file import OneFile
 
 LIVE_WINDOWS = 2
 """Of the job table, that rates are about where no time is given."""
@@ -56,9 +59,10 @@ SACCT_SECONDS = 10.0
         "tokioctl top cscratch --by metadata --target MDT0002",
         "tokioctl top cscratch --since 1d --limit 5 --json",
         "tokioctl top cluster.nodes --by memory",
+        "tokioctl top day.jobs --limit 5",
     ),
 )
-@click.argument("system", shell_complete=system_names)
+@click.argument("system", metavar="SYSTEM|FILE", shell_complete=system_or_file_names)
 @click.option(
     "--by",
     default="",
@@ -69,7 +73,9 @@ SACCT_SECONDS = 10.0
 @click.option("--user", "by_user", is_flag=True, help="List users instead of jobs.")
 @click.option("--target", metavar="TARGET", default="", help="Only what was done on this target: MDT0002, or a pattern such as '*-OST00*'.")
 @click.option(
-    "--since", metavar="TIME|SPAN", help="A past span: ISO 8601, or a time span before now such as 1h.  [default: the last two windows]"
+    "--since",
+    metavar="TIME|SPAN",
+    help="A past span: ISO 8601, or a time span before now such as 1h.  [default: the last two windows, of a FILE all]",
 )
 @click.option("--until", metavar="TIME|SPAN", help="End of the past span, formats as --since.  [default: now]")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many are listed.")
@@ -88,10 +94,18 @@ def top_command(config_path: Path, clock: Clock, system: str, *, as_json: bool, 
     """Show which jobs load a file system, or use compute nodes, now.
 
     Rates are means of the span. share: of what all jobs did. Processes outside of jobs are listed by their command and user. Names come
-    from sacct, if this machine has it and [jobs] users is "names". It reads files and does not need the daemon (docs/jobs.md).
+    from sacct, if this machine has it and [jobs] users is "names". It reads files and does not need the daemon (docs/jobs.md). FILE: of the
+    job table, as `tokioctl archive` writes it; it needs no configuration.
 
     Exit 0 shown, or watched until Ctrl-C, 2 failed.
     """
+    if (alone := one_file(Path(system))) is not None:
+        if watch:
+            raise Failed("--watch: a file alone has no new windows")
+        site = configured(config_path)
+        zone = zone_of(given["timezone"] or ("UTC" if site is None else site.timezone))
+        _shown(_of_file(alone, site, zone, clock, given), site, zone, as_json=as_json)
+        return
     config = configuration.load(config_path)
     zone = zone_of(given["timezone"] or config.timezone)
     reading = _Reading(config, system, zone, clock, given)
@@ -103,6 +117,20 @@ def top_command(config_path: Path, clock: Clock, system: str, *, as_json: bool, 
         _each_window(reading, lambda found: _shown(found, config, zone, as_json=as_json))
     else:
         _live(reading, config, zone)
+
+
+def _of_file(alone: OneFile, config: Config | None, zone: dt.tzinfo, clock: Clock, given: dict[str, Any]) -> Top:
+    """Return what jobs did in a file. Raises Failed, TokiodError, OSError."""
+    now = int(clock.time())
+    times = (("--since", given["since"], alone.start), ("--until", given["until"], alone.end))
+    start, end = (own if time is None else moment(option, time, zone, now) for option, time, own in times)
+    if not alone.of(start, end):
+        raise Failed(
+            f"{alone.path} has no window from {iso(start)} to {iso(end)}: its windows are from {iso(alone.start)} to {iso(alone.end)}"
+        )
+    options: Any = {"of": "user" if given["by_user"] else "job", "limit": given["limit"], "targets": given["target"]}
+    found = top(alone, Span(start, end), given["by"], "names" if config is None else config.jobs.users, **options)
+    return found if config is None else _Scheduler(config, zone).named(found)
 
 
 class _Reading:
@@ -206,14 +234,15 @@ def _account(user: str) -> str:
         return ""
 
 
-def _shown(found: Top, config: Config, zone: dt.tzinfo, *, as_json: bool) -> None:
+def _shown(found: Top, config: Config | None, zone: dt.tzinfo, *, as_json: bool) -> None:
     if as_json:
         echo_json(found)
         return
     from tokiod.cli.commands.top_view import parts  # noqa: PLC0415 - rich is slow to import, and --json needs none
     from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
 
-    show(*parts(found, config.site.names.get(found.system, found.system), zone))
+    names = {} if config is None else config.site.names
+    show(*parts(found, names.get(found.system, found.system), zone))
 
 
 def _readings(reading: _Reading) -> Iterator[Top]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.commands.completion import dataset_names, source_names
-from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput
+from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput, show_job_table
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import filled_datasets, polled_source
@@ -20,10 +20,15 @@ from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.reader.files import Templates
+from tokiod.reader.jobs import check
+from tokiod.reader.span import Span
+from tokiod.reports.verify.job_table import odd_days
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification
 from tokiod.runtime.process_setup import use_one_heap
 from tokiod.window import LATEST, Calendar, Window
+from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,11 +68,14 @@ def verify_command(
 
     START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. Every
     stored cell between them is compared, bit by bit; nothing is changed. The daemon may run or not. `tokioctl backfill --force` collects
-    differing windows again. Exit 0 no difference, 1 differences, 2 not possible.
+    differing windows again. Of a source that fills a job table, whose past can't be queried, the days are reported that have names which
+    [jobs] users hides, or counts that can't be true. Exit 0 no difference, 1 differences, 2 not possible.
     """
     use_one_heap()
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
+    if JOB_TABLE in section.tables:
+        sys.exit(_verify_job_table(config, section, _asked(Calendar(config.timezone), section, start, end, clock.time()), as_json=as_json))
     check_collected_here(config, source)
     chosen = filled_datasets(section, datasets)
     if readable_ledger(config.archive) is None:
@@ -85,6 +93,15 @@ def verify_command(
     if not (output.verified.windows or output.windows):
         raise Failed(f"no window of {section.name} in {asked} could be compared")
     sys.exit(1 if output.windows else 0)
+
+
+def _verify_job_table(config: Config, section: SourceConfig, span: Window, *, as_json: bool) -> int:
+    """Look for what the job table of a system should not have; return the exit code. Its past can't be queried. Raises TokiodError."""
+    days = Templates(config.templates).jobs(section.system)
+    check(days, Span(span.start, span.end))
+    found = list(odd_days(days, span.start, span.end, config.jobs.users))
+    show_job_table(section.name, span, found, as_json=as_json)
+    return 1 if found else 0
 
 
 def _moving(span: Window, update: Callable[[int], None]) -> Callable[[int], None]:

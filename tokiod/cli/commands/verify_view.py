@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.reports.verify.job_table import OddDay  # noqa: TC001 - as below
 from tokiod.reports.verify.tts_diff import Kind  # noqa: TC001 - the structs' fields are of it when they run
 from tokiod.reports.verify.verify import Verified
 from tokiod.window import Window, iso
@@ -82,7 +83,7 @@ class NotCompared(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """The result for [start, end), UTC epoch seconds. windows, cells: numbers compared, a window also in part.
 
-    differing: the windows that differ.
+    differing: the windows that differ; odd_days: days of a job table with what they should not have.
     """
 
     source: str
@@ -94,6 +95,20 @@ class Comparison(msgspec.Struct, frozen=True):
     not_stored: list[NotStored]
     not_compared: list[NotCompared]
     outdated: list[Outdated]
+    odd_days: list[OddDay] = []
+
+
+def show_job_table(source: str, span: Window, found: list[OddDay], *, as_json: bool) -> None:
+    """Print the days of a job table that have what they should not."""
+    if as_json:
+        echo_json(Comparison(source, span.start, span.end, 0, 0, [], [], [], [], found))
+        return
+    for one in found:
+        private = f"{one.private} job ids with names that [jobs] users hides: see users_retention in docs/operations.md"
+        counts = f"{one.implausible} rows with a count that can't be true, which gives no figure"
+        echo(f"{one.date}: {'; '.join([private] * bool(one.private) + [counts] * bool(one.implausible))} ({one.path})")
+    if not found:
+        echo(f"{source}: no name that [jobs] users hides, and no count that can't be true, from {iso(span.start)} to {iso(span.end)}")
 
 
 class VerifyOutput:

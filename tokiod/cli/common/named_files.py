@@ -11,6 +11,7 @@ from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.times import date_of, moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
+from tokiod.jobs.one_file import one_file
 from tokiod.reader.files import Templates
 from tokiod.reader.part import Part
 from tokiod.reader.span import Span
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokiod.clock import Clock
+    from tokiod.config.load import Config
+    from tokiod.jobs.one_file import OneFile
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
     """name: of the system or the file; paths: of all days that may have rows in the span, existing or not; zone: of texts.
 
-    label: the name in pictures.
+    label: the name in pictures; table: the file, where it is one of the job table.
     """
 
     name: str
@@ -36,6 +39,7 @@ class NamedFiles:
     span: Span
     zone: dt.tzinfo
     label: str
+    table: OneFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,10 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
     now = int(clock.time())
     if _is_path(what):
         zone = zone_of(limits.timezone or _timezone(config_path))
-        whole = _span_of_file(Path(what))
+        alone = one_file(Path(what))
+        whole = _span_of_file(Path(what)) if alone is None else Span(alone.start, alone.end)
         span = _span(limits, zone, now, Span(whole.start, min(whole.end, max(now, whole.start + 1))))
-        return NamedFiles(Path(what).name, [Path(what)], span, zone, Path(what).name)
+        return NamedFiles(Path(what).name, [Path(what)], span, zone, Path(what).name, alone)
     config = configuration.load(config_path)
     zone, calendar = zone_of(limits.timezone or config.timezone), Calendar(config.timezone)
     system, _, date = what.partition(":")
@@ -108,12 +113,17 @@ def _is_path(what: str) -> bool:
     return Path(what).is_file() or "/" in what or what.endswith((".hdf5", ".h5"))
 
 
-def _timezone(config_path: Path) -> str:
-    """Return the site's time zone, UTC without a configuration: a file alone can be read, too."""
+def configured(config_path: Path) -> Config | None:
+    """Return the configuration, None without one: a file alone can be read, too."""
     try:
-        return configuration.load(config_path).timezone
+        return configuration.load(config_path)
     except ConfigError:
-        return "UTC"
+        return None
+
+
+def _timezone(config_path: Path) -> str:
+    config = configured(config_path)
+    return "UTC" if config is None else config.timezone
 
 
 def _span_of_file(path: Path) -> Span:
