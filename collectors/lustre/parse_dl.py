@@ -26,6 +26,7 @@ _NOT_BLANK = re.compile(rb"\S[^\n]*")
 
 DOWN = "device that is not up"
 NO_SERVER = "device without a server"
+OTHER_SERVER = "device of a target that another server serves too"
 NO_TARGET = "list of devices of which none is a client's of a target"
 YAML = "device in YAML"
 UNRECOGNISED = "unrecognised line in lctl dl"
@@ -33,6 +34,7 @@ STATES = (DOWN,)
 """Reasons that are a state of the file system, not a fault of the output."""
 REMEDIES = {
     NO_SERVER: "save `lctl dl -t`, as root where it needs that",
+    OTHER_SERVER: "where two file systems have this name, save the list of a client that mounts one of them",
     NO_TARGET: "save the list of a client, not a server's",
     YAML: "save `lctl dl -t` without -y",
 }
@@ -42,7 +44,8 @@ REMEDIES = {
 class Devices:
     """The NID of the server of each target; a file system that is mounted twice counts once. dropped: unusable lines, by reason.
 
-    rest: the lines that were not recognised.
+    Of two servers of a target the first counts: targets of two file systems may have one name, if their MGSs are different. rest: the
+    lines that were not recognised.
     """
 
     served: dict[str, str] = field(default_factory=dict)
@@ -79,8 +82,8 @@ def _add_device(found: re.Match[bytes], target: str, devices: Devices) -> None:
         _drop(devices, DOWN, found[0])
     elif found["nid"] is None or not _NID.fullmatch(found["nid"]):
         _drop(devices, NO_SERVER, found[0])
-    else:
-        devices.served.setdefault(target, found["nid"].decode())
+    elif devices.served.setdefault(target, nid := found["nid"].decode()) != nid:
+        _drop(devices, OTHER_SERVER, found[0])
 
 
 def _drop(devices: Devices, reason: str, example: bytes, count: int = 1) -> None:

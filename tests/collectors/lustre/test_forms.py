@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from lustre_site import df
+from lustre_site import df, dl
 
 from collectors import lustre
 from collectors.lustre import parse_df, parse_dl
@@ -179,6 +179,14 @@ def test_a_share_may_be_rounded_in_any_way(share):
     assert parse_df.parse(text.encode()).targets == {"x-OST0000": (1000, 495)}
 
 
+def test_a_target_of_two_servers_is_counted():
+    """Two file systems have one name where their MGSs are different; a second mount of one has the same servers."""
+    one = dl({"fs-OST0000": "10.1.0.1@o2ib"}, "ffff885f81a64000")
+    for nid, dropped in (("10.1.0.1@o2ib", {}), ("10.2.0.1@o2ib", {parse_dl.OTHER_SERVER: 1})):
+        found = parse_dl.parse((one + dl({"fs-OST0000": nid}, "ffff885f81a67800")).encode())
+        assert (found.served, found.dropped.counts) == ({"fs-OST0000": "10.1.0.1@o2ib"}, dropped)
+
+
 WITHOUT_T = "  4 UP osc fs-OST0000-osc-ffff9a3b4c5d6000 8dbdc7f6-8f86 4\n"
 SERVER = "  0 UP osd-ldiskfs fs-OST0000-osd fs-OST0000-osd_UUID 5\n  3 UP obdfilter fs-OST0000 fs-OST0000_UUID 7\n"
 YAML = "devices:\n- index: 0\n  status: UP\n  type: osc\n  name: fs-OST0000-osc-ffff9a3b4c5d6000\n- index: 1\n  status: UP\n"
@@ -290,6 +298,7 @@ def test_outputs_of_other_sites_that_give_nothing_are_refused_with_what_helps(st
     [
         ("dl_client_216.txt", 4, {parse_dl.DOWN: 1, parse_dl.NO_SERVER: 1}),
         ("dl_fsname.txt", 2, {}),
+        ("dl_same_fsname_twice.txt", 2, {parse_dl.OTHER_SERVER: 2}),
         ("dl_without_t.txt", 0, {parse_dl.DOWN: 1, parse_dl.NO_SERVER: 5}),
     ],
 )
