@@ -296,7 +296,7 @@ def _figure(text: str, kind: _Kind, unit: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=1 << 10)
 def _columns(header: str) -> _Columns | None:
-    """Return where the rows below a header have their cells; None if it does not name a target, its size and its use, or names an unknown column."""
+    """Return where the rows below a header have their cells; None if one of the needed columns is missing, or one is unknown."""
     names = ["Available" if name == "Avail" else name for name in _NAME.findall(header[:1000])]
     if len(set(names)) < len(names) or not {"UUID", "Mounted on"} <= set(names) <= _CELLS.keys():
         return None
