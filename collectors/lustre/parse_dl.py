@@ -10,6 +10,7 @@ A line counts only with its end: a truncated NID is another NID.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tokiod.dropped import Dropped
@@ -21,11 +22,12 @@ _LINE = re.compile(
 )
 _YAML = re.compile(rb"^devices:[ \t\r]*\n|^-[ \t]+(?P<device>index):[^\n]*\n(?:[ \t]+[a-z_]+:[^\n]*\n)*", re.MULTILINE)
 _TARGET = re.compile(rb"(?P<target>[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-[0-9a-f]{6,}")
-_NID = re.compile(rb"[0-9A-Za-z_.:-]+@[a-z][a-z0-9]*")
+_NID = re.compile(rb"[0-9A-Za-z_.:-]+@(?:lo|tcp|o2ib|gni|gip|ptlf|kfi|efa|bxi3f|ra|mx|gm|elan|openib|vib|iib|cib)\d*")
 _NOT_BLANK = re.compile(rb"\S[^\n]*")
 
 DOWN = "device that is not up"
 NO_SERVER = "device without a server"
+CUT = "device whose server may have lost its end"
 OTHER_SERVER = "device of a target that another server serves too"
 NO_TARGET = "list of devices of which none is a client's of a target"
 YAML = "device in YAML"
@@ -61,6 +63,7 @@ def parse(text: bytes) -> Devices:
         if found["type"] in {b"osc", b"mdc"} and (target := _TARGET.fullmatch(found["device"])):
             clients += 1
             _add_device(found, target["target"].decode(), devices)
+    _drop_cut(devices)
     if known:
         devices.rest = _LINE.sub(b"", text)
         _drop(devices, NO_TARGET, text.lstrip().partition(b"\n")[0], int(not clients))
@@ -69,6 +72,19 @@ def parse(text: bytes) -> Devices:
         _drop(devices, YAML, listed[0] if listed else b"", len(listed))
         devices.rest = _YAML.sub(b"", devices.rest)
     return devices
+
+
+# The network ends a line. A server's that is the beginning of another's of the same file system, and occurs once, was cut more likely than
+# it is one of its own.
+def _drop_cut(devices: Devices) -> None:
+    """Count devices whose line lost the end of the network's number."""
+    networks: dict[str, Counter[str]] = defaultdict(Counter)
+    for target, nid in devices.served.items():
+        networks[target[:-8]][nid.partition("@")[2]] += 1
+    for target, nid in list(devices.served.items()):
+        of_system, network = networks[target[:-8]], nid.partition("@")[2]
+        if of_system[network] == 1 and any(other != network and other.startswith(network) for other in of_system):
+            _drop(devices, CUT, f"{target} {devices.served.pop(target)}".encode())
 
 
 def drop_rest(devices: Devices) -> None:

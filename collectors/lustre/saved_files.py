@@ -38,7 +38,8 @@ UNRECOGNISED = "unrecognised line"
 BAD_BEGIN = "line after a malformed BEGIN, or before the first one"
 OTHER_SYSTEM = "target of a file system that --filesystem does not name"
 STATES = (*parse_df.STATES, *parse_dl.STATES)
-MAX_EPOCH = 253_000_000_000
+MIN_EPOCH, MAX_EPOCH = 1_000_000_000, 253_000_000_000
+"""Of 2001, and 9999: an epoch that was cut has fewer digits."""
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
@@ -190,4 +191,4 @@ def _refusal(path: Path, text: bytes, dropped: Dropped, *, is_known: bool) -> st
 def _epoch(begin: re.Match[bytes]) -> int:
     """Return the time of a BEGIN line, MAX_EPOCH for a malformed one, so that the output after it is skipped."""
     given = _EPOCH.fullmatch(begin["rest"])
-    return int(given[1]) if given and begin[0].startswith(b"BEGIN") else MAX_EPOCH
+    return int(given[1]) if given and int(given[1]) >= MIN_EPOCH and begin[0].startswith(b"BEGIN") else MAX_EPOCH

@@ -187,6 +187,23 @@ def test_a_target_of_two_servers_is_counted():
         assert (found.served, found.dropped.counts) == ({"fs-OST0000": "10.1.0.1@o2ib"}, dropped)
 
 
+@pytest.mark.parametrize(
+    ("cut", "kept"),
+    [("10.1.1.3@o2ib", 2), ("10.1.1.3@o2i", 2), ("10.1.1.3@", 2), ("10.1.1.3@o2ib2", 3), ("10.1.1.3@tcp", 3), ("10.1.1.3@o2ib25", 3)],
+)
+def test_a_server_whose_line_lost_its_end_is_counted(cut, kept):
+    text = dl({"fs-OST0000": "10.1.1.1@o2ib2", "fs-OST0001": "10.1.1.2@o2ib2", "fs-OST0002": cut, "other-OST0000": "10.1.1.9@o2ib"})
+    found = parse_dl.parse(text.encode())
+    assert (len(found.served), sum(found.dropped.counts.values())) == (kept + 1, 3 - kept)
+
+
+def test_an_epoch_that_lost_a_digit_is_no_time(tmp_path):
+    one, two = df({"x-OST0000": (100, 50)}), df({"x-OST0000": (100, 60)})
+    (tmp_path / "a").write_text(f"BEGIN {START}\n{one}BEGIN {START // 10}\n{two}")
+    cells, data = stored(tmp_path / "a")
+    assert (cells["fullness/bytes"], sum(data.dropped.values())) == ({"x-OST0000": 50.0}, 3)
+
+
 WITHOUT_T = "  4 UP osc fs-OST0000-osc-ffff9a3b4c5d6000 8dbdc7f6-8f86 4\n"
 SERVER = "  0 UP osd-ldiskfs fs-OST0000-osd fs-OST0000-osd_UUID 5\n  3 UP obdfilter fs-OST0000 fs-OST0000_UUID 7\n"
 YAML = "devices:\n- index: 0\n  status: UP\n  type: osc\n  name: fs-OST0000-osc-ffff9a3b4c5d6000\n- index: 1\n  status: UP\n"
