@@ -255,27 +255,40 @@ def _are_whole(header: bytes, body: bytes) -> bool:
     return min((len(line) for line in body.strip(b"\n").rstrip(BLANK).split(b"\n")), default=width) >= width
 
 
+# A cell may be the sum of columns in several tables, so what is lost of some is null there, as if mmperfmon had printed that: the sum is
+# missing then, not too small.
 def _joined(blocks: list[_Block], legend: Legend, dropped: Dropped) -> Iterator[Table]:
-    """Join tables with the same rows side by side; of other tables, yield the rows that agree."""
+    """Join tables side by side, by the numbers of their rows; rows and columns that are lost are null."""
     if not blocks:
         return
     first = blocks[0]
     if all(block.stamps == first.stamps and block.numbers == first.numbers for block in blocks):
-        yield Table(legend, 0, first.stamps, _possible(np.concatenate([block.value for block in blocks]), dropped).T)
-        return
+        stamps, value = first.stamps, np.concatenate([block.value for block in blocks])
+    else:
+        stamps, value = _by_row(blocks, dropped)
+    if lost := len(legend.metrics) - len(value):
+        value = np.concatenate([value, np.full((lost, value.shape[1]), np.nan)])
+    yield Table(legend, 0, stamps, _possible(value, dropped).T)
+
+
+def _by_row(blocks: list[_Block], dropped: Dropped) -> tuple[bytes, NDArray[np.float64]]:
+    """Return the time stamps and f8[columns, rows] of tables whose rows differ; of rows that disagree on their time, the first counts."""
     known: dict[int, bytes] = {}
-    column = 0
     for block in blocks:
-        yield _agreeing_rows(block, known, legend, column, dropped)
-        column += len(block.value)
+        for number, stamp in zip(block.numbers, _stamps(block), strict=True):
+            known.setdefault(number, stamp)
+    place = {number: place for place, number in enumerate(sorted(known))}
+    parts = []
+    for block in blocks:
+        agrees = np.array([known[number] == stamp for number, stamp in zip(block.numbers, _stamps(block), strict=True)], bool)
+        dropped.add("contradicting time stamps", int(np.count_nonzero(~np.isnan(block.value[:, ~agrees]))))
+        parts.append(np.full((len(block.value), len(known)), np.nan))
+        parts[-1][:, [place[number] for number in block.numbers]] = np.where(agrees, block.value, np.nan)
+    return b"".join(known[number] for number in sorted(known)), np.concatenate(parts)
 
 
-def _agreeing_rows(block: _Block, known: dict[int, bytes], legend: Legend, column: int, dropped: Dropped) -> Table:
-    stamps = [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
-    agrees = np.array([known.setdefault(*one) == one[1] for one in zip(block.numbers, stamps, strict=True)], bool)
-    dropped.add("contradicting time stamps", int(np.count_nonzero(~np.isnan(block.value[:, ~agrees]))))
-    kept = b"".join(stamp for stamp, agree in zip(stamps, agrees.tolist(), strict=True) if agree)
-    return Table(legend, column, kept, _possible(block.value[:, agrees], dropped).T)
+def _stamps(block: _Block) -> list[bytes]:
+    return [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
 
 
 Row = tuple[int, bytes, Sequence[float]]

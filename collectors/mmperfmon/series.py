@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 _NETWORK = ("net_r", "net_s")
 _LOOPBACK = "lo"
 
-UNKNOWN, NO_LEGEND, LOOPBACK, NO_TYPE = -1, -2, -3, -4
+UNKNOWN, NO_LEGEND, LOOPBACK, NO_TYPE, NO_SUM = -1, -2, -3, -4, -5
 REASONS = {
     UNKNOWN: "unknown metric",
     NO_LEGEND: "no such column in the legend",
     LOOPBACK: "loopback",
     NO_TYPE: "NSD that lun_map does not match",
+    NO_SUM: "adapter of a server that may have more, in a damaged legend",
 }
 """Why a column of an output gives no cells, by the code that replaces its number."""
 REMEDIES = {NO_TYPE: "name what it holds in lun_map, --lun-map of saved outputs"}
@@ -56,7 +57,10 @@ class Series:
     def numbers(self, legend: Legend) -> NDArray[np.int64]:
         """Return i8[columns], the series of each column of a legend, or a key of REASONS."""
         if (known := self._of_legend.get(legend)) is None:
-            known = self._of_legend[legend] = np.array([self._number(metric) for metric in legend.metrics], np.int64)
+            known = np.array([self._number(metric) for metric in legend.metrics], np.int64)
+            if legend.unknown_lines or None in legend.metrics:
+                known[[metric is not None and metric.counter in _NETWORK for metric in legend.metrics]] = NO_SUM
+            self._of_legend[legend] = known
         return known
 
     def limits(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:

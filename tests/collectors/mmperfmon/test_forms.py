@@ -68,6 +68,25 @@ def test_a_row_that_was_cut_within_a_file_is_counted(written, cut):
     assert data.dropped == {"truncated": 1}
 
 
+@pytest.mark.parametrize("lost", ["row", "table", "header", "legend"])
+def test_the_sum_of_a_server_is_missing_where_an_adapter_is_lost(written, lost):
+    """At 30 columns each adapter has its own table, and a part of a sum would look like a sum."""
+    keys = ["n1|Network|eth0|net_r", "n1|Network|ib0|net_r"]
+    text = output({CPU: [0.5, 0.25], keys[0]: [1, 2], keys[1]: [4, 8]}, stamps(FIRST, 2), 30).decode()
+    head, cpu, eth0, ib0 = text.split("Row  ")
+    row = ib0.splitlines(keepends=True)[2]
+    damaged = {
+        "row": [head, cpu, eth0, ib0.replace(row, row[:20] + "\n")],
+        "table": [head, cpu, eth0],
+        "header": [head, cpu, eth0, ib0.replace("net_r", "net_x")],
+        "legend": [head.replace("n1|Network|ib0|net_r", "n1"), cpu, eth0, ib0],
+    }
+    found, data = stored(written("Row  ".join(damaged[lost]).encode()))
+    assert found.get("dataservers/netinbytes", {}) == ({(0, "n1"): 5.0} if lost == "row" else {})
+    assert found["dataservers/cpuuser"] == {(0, "n1"): 0.5, (1, "n1"): 0.25}
+    assert sum(data.dropped.values())
+
+
 COMPARED = """
 Legend:
  1:\tnode-11.example.com|CPU|cpu_user
