@@ -54,6 +54,7 @@ INACTIVE = "target that is inactive"
 ERROR = "target that answered with an error"
 NO_HEADER = "row without a header"
 NO_COLUMNS = "row below a header without the columns that are needed"
+NO_ROWS = "header without rows"
 SUMMARY_ONLY = "summary without targets"
 CONTRADICTION = "row that contradicts itself"
 OUT_OF_RANGE = "row with a size that no target has"
@@ -66,6 +67,7 @@ STATES = (INACTIVE, ERROR)
 REMEDIES = {
     NO_HEADER: "save plain `lfs df`, whole",
     NO_COLUMNS: "save plain `lfs df`, or -u source,size,used,avail,target",
+    NO_ROWS: "save plain `lfs df`, whole",
     SUMMARY_ONLY: "save `lfs df` without -s",
     REPEATED: "write a line `BEGIN <epoch seconds>` before each output",
     ROUNDED: "save `lfs df` without -h for exact sizes",
@@ -204,6 +206,8 @@ class _Reader:
             self._drop(NO_COLUMNS, header, max(1, sum(1 for _ in self._others(rows))))
         else:
             found = columns.pattern.findall(rows)
+            if not rows.strip():
+                self._drop(NO_ROWS, header)
             self._add_rows(columns, found, _units(rows) or self._of_file)
             if rows.rstrip().count("\n") != len(found):
                 for line in self._others(columns.pattern.sub("", rows)):
@@ -222,9 +226,12 @@ class _Reader:
         """Add a file system's rows: a few thousand at most, for which arrays would cost more than this loop."""
         unit = 0 if len(units) > 1 else next(iter(units), BINARY)
         kinds = [(kind, found) for kind, found in ((columns.blocks, self._blocks), (columns.inodes, self._inodes)) if kind]
+        systems = {row[columns.name][:-13] for row in rows}
+        cut = {one for one in systems if any(other.endswith(one) for other in systems - {one})} if len(systems) > 1 else ()
         for row in rows:
             name, mounted = row[columns.name], row[columns.place]
-            if not name.endswith(_suffix(mounted[mounted.rindex("[") :])):
+            # A mount has one file system: a name that is the end of another's lost its beginning.
+            if not name.endswith(_suffix(mounted[mounted.rindex("[") :])) or name[:-13] in cut:
                 self._drop(CONTRADICTION, " ".join(row))
                 continue
             for kind, found in kinds:
@@ -259,7 +266,8 @@ def _figures(kind: _Kind, row: tuple[str, ...], unit: int) -> Figures:
         if size_within:
             raise _Unusable(NO_COLUMNS)
         used = size - used
-    if not 0 <= used <= size:
+    # Under "bytes" a size has a unit: without, the figures are those of another header.
+    if not 0 <= used <= size or (kind.is_bytes and 0 < size and not size_within):
         raise _Unusable(CONTRADICTION)
     if kind.share >= 0 and (share := row[kind.share]) != "-":
         # The share is that of the use in what is used and available together; how it is rounded depends on the version.

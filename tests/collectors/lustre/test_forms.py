@@ -163,6 +163,7 @@ def test_figures_that_no_target_has_are_counted(row, reason):
     ("row", "reason"),
     [
         ("2000 5 50 10%", parse_df.CONTRADICTION),
+        ("1000 500 500 50%", parse_df.CONTRADICTION),
         ("8192.0P 1.0T 8191.9P 1%", parse_df.OUT_OF_RANGE),
         ("28.9R 25.1T 3.7T 88%", parse_df.CONTRADICTION),
         ("28.9T 25.1G 3.7T 88%", parse_df.CONTRADICTION),
