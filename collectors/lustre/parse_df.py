@@ -267,7 +267,7 @@ def _figures(kind: _Kind, row: tuple[str, ...], unit: int) -> Figures:
             raise _Unusable(NO_COLUMNS)
         used = size - used
     # Under "bytes" a size has a unit: without, the figures are those of another header.
-    if not 0 <= used <= size or (kind.is_bytes and 0 < size and not size_within):
+    if not 0 <= used <= size or (kind.is_bytes and size > 0 and not size_within):
         raise _Unusable(CONTRADICTION)
     if kind.share >= 0 and (share := row[kind.share]) != "-":
         # The share is that of the use in what is used and available together; how it is rounded depends on the version.

@@ -225,22 +225,20 @@ def _irregular(header: bytes, body: bytes, dropped: Dropped) -> _Block:
     edges = ends(header)
     of_body = list(lines(body))
     whole: list[Row] = []
+    last = 0
     for place, line in enumerate(of_body):
-        found = row(line, edges)
-        # Lost disk blocks read as zeros, and may have been the end of this table and the beginning of another.
-        if _begins_another_table(found, whole) or b"\0" in line:
+        found, begin = row(line, edges), ROW.match(line)
+        # Another table begins without a readable header where rows are numbered from 1 again, or the first line is no row. Lost disk blocks
+        # read as zeros, and may have been the end of this table and the beginning of another.
+        if (not whole if begin is None else int(begin[1]) <= last) or b"\0" in line:
             dropped.add(NOT_A_ROW, len(of_body) - place, line.strip())
             return _block_of_rows(whole, len(edges) - 2, is_last=True)
+        last = last if begin is None else int(begin[1])
         if isinstance(found, str):
             dropped.add(found, 1, line.strip(), REMEDIES.get(found, ""))
         else:
             whole.append((found[0], found[1], array("d", found[2])))
     return _block_of_rows(whole, len(edges) - 2, is_last=False)
-
-
-def _begins_another_table(found: Row | str, before: list[Row]) -> bool:
-    """Return whether another table begins without a readable header: rows are numbered from 1 again, or the first line is no row."""
-    return not before if found == NOT_A_ROW else not isinstance(found, str) and bool(before) and found[0] <= before[-1][0]
 
 
 def _block_of_rows(rows: list[Row], width: int, *, is_last: bool) -> _Block:

@@ -113,9 +113,11 @@ def read_legend(text: bytes) -> Legend:
             unknown_lines += 1
             is_whole = is_whole and not looks_like_row(line)
             continue
-        metric = _metric(entry[2])
+        # A number that lost a digit is another column's.
+        number = int(entry[1])
+        metric = None if number in found else _metric(entry[2])
         unknown_lines += metric is None
-        found[int(entry[1])] = metric
+        found[number] = metric
     # Entries are numbered like columns. There can't be more columns than lines, whatever a damaged number says.
     width = max(found, default=0)
     metrics = tuple(found.get(number) for number in range(1, 1 + min(len(found), width)))

@@ -182,3 +182,19 @@ def test_outputs_of_other_sites_are_read_right(stranger):
     assert (found, data.dropped) == ({"dataservers/cpuuser": dict(cells)}, {})
     assert sum(map(len, stored(stranger("mm_usage_nulls.txt"))[0].values())) == 7
     assert sum(map(len, stored(stranger("mm_fs.txt"))[0].values())) == 3
+
+
+def test_a_column_whose_number_lost_a_digit_is_not_taken_for_another(written):
+    keys = [f"n1|GPFSNSDDisk|ddn{n}|gpfs_nsdds_bytes_read" for n in range(1, 12)]
+    text = output({key: [number] for number, key in enumerate(keys)}, stamps(FIRST, 1), 30000)
+    assert "no such column in the legend" in refused(written(text.replace(b"11:\t", b"1:\t")))
+
+
+def test_a_table_that_lost_its_header_is_not_taken_for_the_next_one(written):
+    """Its row is shorter than the header before, and the next table has the same names."""
+    keys = ["n1|CPU|cpu_user", NSD, "n1|GPFSNSDDisk|ddn2|gpfs_nsdds_bytes_read", "n1|GPFSNSDDisk|ddn3|gpfs_nsdds_bytes_read"]
+    head, *tables = output({key: [number] for number, key in enumerate(keys)}, stamps(FIRST, 1), 56).decode().split("Row  ")
+    tables[1] = tables[1].replace("         Timestamp gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_read").replace(" " * 20, " " * 8)
+    found, data = stored(written("Row  ".join([head, *tables]).replace("Row  gpfs", "gpfs").encode()))
+    assert found["datatargets/readbytes"] == {(0, "n1:ddn1"): 1.0}
+    assert data.dropped["no such column in the legend"] == 1
