@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tokiod.analysis.health import NoFullness, SeveralFileSystems, health
+from tokiod.analysis.health import NoFullness, SeveralFileSystems, health, needed
 from tokiod.cli.tokioctl import main
 from tokiod.reader.part import OpenParts
+from tokiod.reader.span import Span
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import seal
@@ -151,6 +152,10 @@ def test_a_file_of_several_file_systems_is_shown_by_file_system(several):
         f"several.hdf5, file system {name} at 2018-01-28 {at} UTC, {age} before the requested time"
         for name, at, age in (("a", "09:00:00", "22h59m"), ("b", "09:05:00", "22h54m"), ("b-x", "09:00:00", "22h59m"))
     ]
+
+
+def test_a_state_needs_the_day_before_and_the_hour_after():
+    assert [needed(time) for time in (START, 10)] == [Span(START - DAY, START + 3600), Span(0, 3610)]
 
 
 def test_figures_of_failovers_are_as_old_as_the_older_of_their_samples(tmp_path):

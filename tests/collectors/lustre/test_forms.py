@@ -117,6 +117,7 @@ def test_the_unit_of_a_file_is_that_of_the_rows_that_show_it(tmp_path):
     assert stored(tmp_path / "H")[0]["fullness/bytestotal"] == {"x-OST0000": round(28.9e12 / 1024), "y-OST0000": 9.0}
     cells, data = stored(tmp_path / "h")
     assert cells["fullness/bytestotal"] == {"x-OST0000": round(28.9 * TIB)}
+    assert stored(tmp_path / "H")[1].why[parse_df.ROUNDED].remedy == "save `lfs df` without -h for exact sizes"
     assert data.why[parse_df.ROUNDED].remedy == (
         "read in powers of 1024, as -h prints them and not -H; save `lfs df` without -h for exact sizes"
     )
@@ -134,6 +135,8 @@ def test_of_an_exact_and_a_rounded_listing_that_agree_the_exact_one_counts(order
     rounded = listing(HUMAN, "x-OST0000_UUID 28.9T 25.1T 3.8T 87% /m[OST:0]")
     found = parse_df.parse("".join([exact, rounded][::order]).encode())
     assert (found.targets, found.dropped.counts) == ({"x-OST0000": (31_000_000_000, 26_950_000_000)}, Counter())
+    empty, shown = df({"x-OST0000": (31_000_000_000, 0)}), listing(HUMAN, "x-OST0000_UUID 28.9T 0 28.9T 0% /m[OST:0]")
+    assert parse_df.parse("".join([empty, shown][::order]).encode()).dropped.counts == Counter()
     other = parse_df.parse("".join([exact, rounded.replace("25.1T", "25.2T").replace("3.8T", "3.7T")][::order]).encode())
     assert other.dropped.counts[parse_df.REPEATED] == 1
 
@@ -257,9 +260,9 @@ def test_targets_that_are_all_down_are_an_output(tmp_path, text):
     assert (cells, set(data.dropped)) == ({}, {parse_df.INACTIVE if "inactive" in text else parse_dl.DOWN})
 
 
-def test_lines_whose_time_is_unknown_are_counted(tmp_path):
+def test_lines_whose_time_is_unknown_are_counted_with_the_oldest_output(tmp_path):
     whole = df({"x-OST0000": (100, 50)})
-    (tmp_path / "a").write_text(f"stray\nBEGIN {START}\n{whole}BEGIN ?\nlost\n")
+    (tmp_path / "a").write_text(f"stray\nBEGIN {START + 900}\n{whole}BEGIN {START}\n{whole}BEGIN ?\nlost\n")
     cells, data = stored(tmp_path / "a")
     assert (cells["fullness/bytes"], data.dropped) == ({"x-OST0000": 50.0}, {"line after a malformed BEGIN, or before the first one": 2})
 
