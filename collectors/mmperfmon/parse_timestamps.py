@@ -97,7 +97,7 @@ def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
 # unless the time at which the file was written shows the second.
 def _second_pass(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
     steps = np.diff(first[first != NEVER])
-    if np.count_nonzero(steps < 0) > np.count_nonzero(steps > 0):
+    if np.count_nonzero(steps < 0) > np.count_nonzero(steps > 0) + 1:  # backwards: forwards, only the change is a step back
         return _second_pass(first[::-1], second[::-1])[::-1]
     is_second = np.zeros(len(first), bool)
     twice = np.flatnonzero(first < second)

@@ -125,3 +125,14 @@ def test_an_hour_in_which_the_offset_does_not_change_gives_what_each_of_its_stam
 def test_impossible_times_are_found_among_others(stamp):
     shown = ["2019-05-15-01:59:59", stamp, "2019-05-15-02:00:00"]
     assert to_instants("".join(shown).encode(), PACIFIC).tolist() == [1557910799, NEVER, 1557910800]
+
+
+@pytest.mark.parametrize("minutes", [(-10, 5), (-10, -10, 5), (-10, 5, 5), (-10, 5, 20)])
+def test_a_few_rows_across_the_change_are_forwards(minutes):
+    times = [AUTUMN + 60 * minute for minute in minutes]
+    assert read(times) == times
+
+
+def test_instants_from_the_cache_can_not_be_changed():
+    for zone in ("UTC", "America/Los_Angeles"):
+        assert not to_instants(b"2019-11-03-01:30:00", ZoneInfo(zone)).flags.writeable
