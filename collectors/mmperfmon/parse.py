@@ -132,7 +132,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             column += len(names)
             is_known = not block.is_last
         else:
-            output.dropped.add(NO_COLUMN, int(np.count_nonzero(~np.isnan(block.value))), b" ".join(names))
+            output.dropped.add(NO_COLUMN, max(not body.strip(), int(np.count_nonzero(~np.isnan(block.value)))), b" ".join(names))
     if width > legend.width and blocks:  # a table is repeated, and which one is unknown
         output.dropped.add(TOO_MANY, sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks))
         blocks.clear()

@@ -198,3 +198,8 @@ def test_a_table_that_lost_its_header_is_not_taken_for_the_next_one(written):
     found, data = stored(written("Row  ".join([head, *tables]).replace("Row  gpfs", "gpfs").encode()))
     assert found["datatargets/readbytes"] == {(0, "n1:ddn1"): 1.0}
     assert data.dropped["no such column in the legend"] == 1
+
+
+def test_a_header_that_was_joined_with_the_only_row_is_counted(written):
+    text = output({CPU: [0.5], NSD: [7]}, stamps(FIRST, 1), 30000).replace(b"gpfs_nsdds_bytes_read \n", b"gpfs_nsdds_bytes_read ")
+    assert "no such column in the legend" in refused(written(text))
