@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +10,7 @@ from collectors.lustre.command import INODES, LCTL, LustreCommands, reason
 from collectors.lustre.datasets import failover, fullness
 from collectors.lustre.homes import Homes
 from collectors.lustre.to_batches import Columns, batches
+from tokiod.dropped import Dropped
 from tokiod.errors import CollectError, Transient
 from tokiod.window_data import WindowData
 
@@ -29,7 +29,7 @@ class _Seen:
     """What the commands of one window printed."""
 
     records: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Dropped = field(default_factory=Dropped)
     cells: Cells = field(default_factory=dict)
 
 
@@ -56,13 +56,15 @@ class Lustre:
         """
         seen, outcomes = _Seen(), await self._outcomes(window)
         failed = {name: outcome for name, outcome in outcomes if isinstance(outcome, CollectError)}
-        seen.dropped.update(f"{name}: {reason(error)}" for name, error in failed.items() if not _is_repeated(name, failed))
+        for name, error in failed.items():
+            if not _is_repeated(name, failed):
+                seen.dropped.add(f"{name}: {reason(error)}")
         for name, outcome in outcomes:
             if not isinstance(outcome, CollectError):
                 self._read(name, outcome, seen)
         self._columns.add(seen.cells)
         found = list(batches([(window.start, seen.cells)], self.step, self._columns, sorted(self._config.datasets())))
-        return WindowData(found, seen.records, seen.dropped)
+        return WindowData(found, seen.records, seen.dropped.counts, why=seen.dropped.why)
 
     async def printed(self, window: Window) -> list[bytes]:
         """Return what each command printed that did not fail. Raises as collect()."""
@@ -92,15 +94,16 @@ class Lustre:
         """Parse one output; that of lctl comes last, when the mounts' file systems are known."""
         if name == LCTL:
             devices = parse_dl.parse(output.stdout)
+            parse_dl.drop_rest(devices)
             served = {target: nid for target, nid in devices.served.items() if target[:-8] in self.filesystems}
             self._homes.learn(served)
-            seen.dropped.update(devices.dropped)
+            seen.dropped.take(devices.dropped)
             seen.records += len(served)
             cells = failover(self._homes.away(served), served, seen.dropped)
         else:
             listing = parse_df.parse(output.stdout)
             self.filesystems |= {target[:-8] for target in listing.targets}
-            seen.dropped.update(listing.dropped)
+            seen.dropped.take(listing.dropped)
             is_of_inodes = name.startswith(INODES)
             listed = listing.inodes if is_of_inodes else listing.targets
             seen.records += len(listed)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tokiod.dropped import Dropped
+
 FULLNESS = ("fullness/bytes", "fullness/bytestotal")
 """lfs df: used and total KiB."""
 INODES = ("fullness/inodes", "fullness/inodestotal")
@@ -24,13 +26,13 @@ Cells = dict[str, dict[str, float]]
 """The values of one moment, by dataset and column."""
 
 
-def fullness(targets: Mapping[str, tuple[int, int]], names: tuple[str, str] = FULLNESS) -> Cells:
+def fullness(targets: Mapping[str, tuple[float, float]], names: tuple[str, str] = FULLNESS) -> Cells:
     """Return the use and the size of each target, in KiB, or as INODES."""
     used, total = names
     return {used: {name: float(both[1]) for name, both in targets.items()}, total: {name: float(both[0]) for name, both in targets.items()}}
 
 
-def failover(away: Mapping[str, bool | None], served: Mapping[str, str], dropped: Counter[str]) -> Cells:
+def failover(away: Mapping[str, bool | None], served: Mapping[str, str], dropped: Dropped) -> Cells:
     """Return 1.0 for each target that is away from home, 0.0 for one at home; and how many OSTs each server has.
 
     served: the NID of each target's server.
@@ -40,7 +42,7 @@ def failover(away: Mapping[str, bool | None], served: Mapping[str, str], dropped
     cells: Cells = {osts: {}, mdts: {}, SERVED: {nid: float(count) for nid, count in counts.items()}}
     for name, is_away in away.items():
         if is_away is None:
-            dropped[UNKNOWN_HOME] += 1
+            dropped.add(UNKNOWN_HOME, 1, name, "name its server in `homes`, of saved outputs with --home")
         else:
             cells[osts if name[-7:-4] == "OST" else mdts][name] = float(is_away)
     return cells

@@ -10,52 +10,97 @@ A line counts only with its end: a truncated NID is another NID.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from tokiod.dropped import Dropped
+
 _LINE = re.compile(
-    rb"""^[ \t]*\d+[ \t]+(?P<state>UP|IN|AT|ST|--)[ \t]+(?P<type>[a-z_0-9]+)[ \t]+(?P<device>[!-~]+)[ \t]+(?P<uuid>[!-~]+)[ \t]+\d+
+    rb"""^[ \t]*\d+[ \t]+(?P<state>UP|IN|AT|ST|--)[ \t]+(?P<type>[a-z_0-9-]+)[ \t]+(?P<device>[!-~]+)[ \t]+(?P<uuid>[!-~]+)[ \t]+\d+
         (?:[ \t]+(?P<nid>[!-~]+))?[ \t\r]*\n""",
     re.VERBOSE | re.MULTILINE,
 )
+_YAML = re.compile(rb"^devices:[ \t\r]*\n|^-[ \t]+(?P<device>index):[^\n]*\n(?:[ \t]+[a-z_]+:[^\n]*\n)*", re.MULTILINE)
 _TARGET = re.compile(rb"(?P<target>[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-[0-9a-f]{6,}")
-_NID = re.compile(rb"[0-9A-Za-z_.:-]+@[a-z][a-z0-9]*")
+_NID = re.compile(rb"[0-9A-Za-z_.:-]+@(?:lo|tcp|o2ib|gni|gip|ptlf|kfi|efa|bxi3f|ra|mx|gm|elan|openib|vib|iib|cib)\d*")
 _NOT_BLANK = re.compile(rb"\S[^\n]*")
 
 DOWN = "device that is not up"
 NO_SERVER = "device without a server"
+CUT = "device whose server may have lost its end"
+OTHER_SERVER = "device of a target that another server serves too"
+NO_TARGET = "list of devices of which none is a client's of a target"
+YAML = "device in YAML"
 UNRECOGNISED = "unrecognised line in lctl dl"
+STATES = (DOWN,)
+"""Reasons that are a state of the file system, not a fault of the output."""
+REMEDIES = {
+    NO_SERVER: "save `lctl dl -t`, as root where it needs that",
+    OTHER_SERVER: "where two file systems have this name, save the list of a client that mounts one of them",
+    NO_TARGET: "save the list of a client, not a server's",
+    YAML: "save `lctl dl -t` without -y",
+}
 
 
 @dataclass(slots=True)
 class Devices:
-    """The NID of the server of each target; a file system that is mounted twice counts once. dropped: unusable lines, by reason."""
+    """The NID of the server of each target; a file system that is mounted twice counts once. dropped: unusable lines, by reason.
+
+    Of two servers of a target the first counts: targets of two file systems may have one name, if their MGSs are different. rest: the
+    lines that were not recognised.
+    """
 
     served: dict[str, str] = field(default_factory=dict)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-def is_dl(text: bytes) -> bool:
-    """Return whether a text looks like an output of lctl dl."""
-    return _LINE.search(text[: 1 << 16]) is not None
+    dropped: Dropped = field(default_factory=Dropped)
+    rest: bytes = b""
 
 
 def parse(text: bytes) -> Devices:
-    """Parse an output, also a truncated or damaged one."""
-    devices, known = Devices(), 0
+    """Parse an output, also a truncated or damaged one, and between other lines."""
+    devices, known, clients = Devices(rest=text), 0, 0
     for found in _LINE.finditer(text):
         known += 1
         if found["type"] in {b"osc", b"mdc"} and (target := _TARGET.fullmatch(found["device"])):
+            clients += 1
             _add_device(found, target["target"].decode(), devices)
-    if unrecognised := sum(1 for _ in _NOT_BLANK.finditer(text)) - known:
-        devices.dropped[UNRECOGNISED] += unrecognised
+    _drop_cut(devices)
+    if known:
+        devices.rest = _LINE.sub(b"", text)
+        _drop(devices, NO_TARGET, text.lstrip().partition(b"\n")[0], int(not clients))
+    if b"index:" in devices.rest:
+        listed = [found[0].partition(b"\n")[0] for found in _YAML.finditer(devices.rest) if found["device"]]
+        _drop(devices, YAML, listed[0] if listed else b"", len(listed))
+        devices.rest = _YAML.sub(b"", devices.rest)
     return devices
+
+
+# The network ends a line. A server's that is the beginning of another's of the same file system, and occurs once, was cut more likely than
+# it is one of its own.
+def _drop_cut(devices: Devices) -> None:
+    """Count devices whose line lost the end of the network's number."""
+    networks: dict[str, Counter[str]] = defaultdict(Counter)
+    for target, nid in devices.served.items():
+        networks[target[:-8]][nid.partition("@")[2]] += 1
+    for target, nid in list(devices.served.items()):
+        of_system, network = networks[target[:-8]], nid.partition("@")[2]
+        if of_system[network] == 1 and any(other != network and other.startswith(network) for other in of_system):
+            _drop(devices, CUT, f"{target} {devices.served.pop(target)}".encode())
+
+
+def drop_rest(devices: Devices) -> None:
+    """Count the lines that were not recognised."""
+    for found in _NOT_BLANK.finditer(devices.rest):
+        _drop(devices, UNRECOGNISED, found[0])
 
 
 def _add_device(found: re.Match[bytes], target: str, devices: Devices) -> None:
     if found["state"] != b"UP":
-        devices.dropped[DOWN] += 1
+        _drop(devices, DOWN, found[0])
     elif found["nid"] is None or not _NID.fullmatch(found["nid"]):
-        devices.dropped[NO_SERVER] += 1
-    else:
-        devices.served.setdefault(target, found["nid"].decode())
+        _drop(devices, NO_SERVER, found[0])
+    elif devices.served.setdefault(target, nid := found["nid"].decode()) != nid:
+        _drop(devices, OTHER_SERVER, found[0])
+
+
+def _drop(devices: Devices, reason: str, example: bytes, count: int = 1) -> None:
+    devices.dropped.add(reason, count, example.strip(), REMEDIES.get(reason, ""))

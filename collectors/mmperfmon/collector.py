@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.mmperfmon.command import CommandOptions, command_line, printed
@@ -11,6 +10,7 @@ from collectors.mmperfmon.datasets import maps
 from collectors.mmperfmon.parse import INCOMPLETE, parse
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
+from tokiod.dropped import Dropped
 from tokiod.errors import Transient
 from tokiod.toolkit.commands import Commands
 from tokiod.window_data import WindowData
@@ -47,7 +47,7 @@ class Mmperfmon:
         """Return a batch per dataset. Raises Transient or Fatal for a failed run, see printed()."""
         rows, dropped = await self._rows(window)
         found = list(batches(rows, window, self.step, self._series, self._cpu_scale))
-        return WindowData(found, _records(rows), +dropped)
+        return WindowData(found, _records(rows), dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return how many values mmperfmon has for a window by now."""
@@ -57,12 +57,12 @@ class Mmperfmon:
     async def close(self) -> None:
         """Do nothing: a command ends with the collect that ran it."""
 
-    async def _rows(self, window: Window) -> tuple[list[Rows], Counter[str]]:
-        dropped: Counter[str] = Counter()
+    async def _rows(self, window: Window) -> tuple[list[Rows], Dropped]:
+        dropped = Dropped()
         rows = []
         for query in self._options.queries:
             _, output = await self._output(query, window)
-            dropped.update(output.dropped)
+            dropped.take(output.dropped)
             rows += [measured(table, Buckets(dt.UTC, self.step), self._series, window, dropped) for table in output.tables]
         return rows, dropped
 
@@ -74,7 +74,7 @@ class Mmperfmon:
         line = command_line(self._options, query, window)
         text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
         output = parse(text)
-        if missing := [reason for reason in INCOMPLETE if output.dropped[reason]]:
+        if missing := [reason for reason in INCOMPLETE if output.dropped.counts[reason]]:
             raise Transient(f"query {query}: the output is incomplete: {', '.join(missing)}")
         if text.strip() and not output.legends:
             raise Transient(f"query {query}: the output has no table, it begins with {text.split()[0].decode(errors='replace')[:100]!r}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ import numpy as np
 
 from collectors.mmperfmon.parse_legend import CACHE_BYTES, NO_LEGEND, NULL, ROW, STAMP, UNITS, Output, Table, ends, lines, read_legend
 from collectors.mmperfmon.parse_rectangles import MAX_SECTION_BYTES, STAMPS, json_to_floats, rectangles
+from tokiod.dropped import Dropped
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 BLANK = b" \t\n"
 TRUNCATED, NOT_A_ROW, NO_TABLE = "truncated", "not a row", "no table for a column"
 NO_COLUMN, TOO_MANY = "no such column in the legend", "more columns than the legend has"
+MALFORMED, COMMA, OTHER_UNIT, IMPOSSIBLE = "malformed row", "row with decimal commas", "row with an unknown unit", "impossible value"
+WHOLE = "save the whole output, with its blanks"
+REMEDIES = {TRUNCATED: WHOLE, COMMA: "query with LC_ALL=C"}
+MAX_VALUE = 2.0**63
+"""No sensor counts so far: larger values come from negative ones."""
 INCOMPLETE = (TRUNCATED, NO_TABLE, NO_COLUMN, TOO_MANY)
 """Reasons that mean: a part of the output is missing or repeated."""
 
@@ -60,33 +65,33 @@ def parse(data: bytes) -> Output:
 
 def parse_all(texts: Sequence[bytes]) -> list[Output]:
     """Parse texts, each of one output or several in a row. Many together take less time."""
-    dropped = [Counter[str]() for _ in texts]
+    dropped = [Dropped() for _ in texts]
     whole = [_whole_lines(data, count) for data, count in zip(texts, dropped, strict=True)]
     found = []
     for data, count, tables in zip(whole, dropped, rectangles(whole), strict=True):
         if tables is not None:
-            found.append(Output(tables, [table.legend for table in tables], +count))
+            found.append(Output(tables, [table.legend for table in tables], count))
         else:
             found.append(_parse_irregular(data, count))
     return found
 
 
-def _parse_irregular(data: bytes, dropped: Counter[str]) -> Output:
+def _parse_irregular(data: bytes, dropped: Dropped) -> Output:
     output = Output(dropped=dropped)
     before, *rest = _sections(data, b"\nLegend:", b"Legend:", _LEGEND)
     _read(before, output, NO_LEGEND)
     for section in rest:
         _read(section.removeprefix(b"Legend:"), output)
-    output.dropped = +output.dropped
     return output
 
 
-def _whole_lines(data: bytes, dropped: Counter[str]) -> bytes:
+def _whole_lines(data: bytes, dropped: Dropped) -> bytes:
     """Remove an incomplete last line, and put a newline in front where it is missing, so that every line follows one."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     end = data.rfind(b"\n") + 1
-    dropped[TRUNCATED] += bool(data[end:].strip())
+    if last := data[end:].strip():
+        dropped.add(TRUNCATED, 1, last, WHOLE)
     return data[:end] if data.startswith(b"\n") else b"\n" + data[:end]
 
 
@@ -102,9 +107,9 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
     if legend is None:
         legend = read_legend(text)
         output.legends.append(legend)
-        output.dropped["unrecognised line in a legend"] += legend.unknown_lines
+        output.dropped.add("unrecognised line in a legend", legend.unknown_lines, text.strip())
     else:
-        output.dropped[NOT_A_ROW] += _count_lines(text)
+        output.dropped.add(NOT_A_ROW, _count_lines(text), text.strip())
     blocks: list[_Block] = []
     column, is_known, width = 0, legend.is_whole, 0
     for table in tables:
@@ -113,7 +118,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             header = b"Row " + header
         words, names = header.split()[:2], header.split()[2:]
         if words != [b"Row", b"Timestamp"] or not names:
-            output.dropped[NOT_A_ROW] += 1 + _count_lines(body)
+            output.dropped.add(NOT_A_ROW, 1 + _count_lines(body), header)
             is_known = False
             continue
         width += len(names)
@@ -121,17 +126,17 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
         # All names of a legend may be the same, so after a table that is not the expected one no other can be assigned. A table whose rows
         # do not begin with 1 is not the expected one: its header is repeated, and the rows may belong to the table before.
         is_next = block.numbers[:1] == (1,) or (block.numbers and not column)
-        is_known = bool(is_known and is_next and names == legend.counters[column : column + len(names)])
+        is_known = bool(is_known and is_next and legend.fits(column, names))
         if is_known:
             blocks.append(block)
             column += len(names)
             is_known = not block.is_last
         else:
-            output.dropped[NO_COLUMN] += int(np.count_nonzero(~np.isnan(block.value)))
+            output.dropped.add(NO_COLUMN, max(not body.strip(), int(np.count_nonzero(~np.isnan(block.value)))), b" ".join(names))
     if width > legend.width and blocks:  # a table is repeated, and which one is unknown
-        output.dropped[TOO_MANY] += sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks)
+        output.dropped.add(TOO_MANY, sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks))
         blocks.clear()
-    output.dropped[NO_TABLE] += len(legend.metrics) - column if is_known else 0
+    output.dropped.add(NO_TABLE, len(legend.metrics) - column if is_known else 0)
     output.tables += _joined(blocks, legend, output.dropped)
 
 
@@ -139,19 +144,19 @@ def _count_lines(text: bytes) -> int:
     return sum(1 for _ in lines(text))
 
 
-def _block(header: bytes, width: int, body: bytes, dropped: Counter[str]) -> _Block:
-    if len(body) <= MAX_SECTION_BYTES and not _is_cut(header, body) and (block := _regular(width, body)) is not None:
+def _block(header: bytes, width: int, body: bytes, dropped: Dropped) -> _Block:
+    if len(body) <= MAX_SECTION_BYTES and _are_whole(header, body) and (block := _regular(width, body)) is not None:
         return block
     return _irregular(header, body, dropped)
 
 
-def _possible(value: NDArray[np.float64], dropped: Counter[str]) -> NDArray[np.float64]:
+def _possible(value: NDArray[np.float64], dropped: Dropped) -> NDArray[np.float64]:
     """Drop values that no sensor measures."""
-    if value.min(initial=0) >= 0 and value.max(initial=0) < np.inf:  # false also where there is a NaN
+    if value.min(initial=0) >= 0 and value.max(initial=0) < MAX_VALUE:  # false also where there is a NaN
         return value
-    impossible = (value < 0) | (value == np.inf)
+    impossible = (value < 0) | (value >= MAX_VALUE)
     if impossible.any():
-        dropped["impossible value"] += int(np.count_nonzero(impossible))
+        dropped.add(IMPOSSIBLE, int(np.count_nonzero(impossible)), f"{value[impossible][0]:g}")
         value[impossible] = np.nan
     return value
 
@@ -215,30 +220,25 @@ def _are_stamps(joined: bytes) -> bool:
     return STAMPS.fullmatch(joined) is not None
 
 
-def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
+def _irregular(header: bytes, body: bytes, dropped: Dropped) -> _Block:
     """Parse the rows of a table one by one."""
     edges = ends(header)
     of_body = list(lines(body))
-    if _is_cut(header, body):
-        of_body.pop()
-        dropped[TRUNCATED] += 1
     whole: list[Row] = []
+    last = 0
     for place, line in enumerate(of_body):
-        found = row(line, edges)
-        # Lost disk blocks read as zeros, and may have been the end of this table and the beginning of another.
-        if _begins_another_table(found, whole) or b"\0" in line:
-            dropped[NOT_A_ROW] += len(of_body) - place
+        found, begin = row(line, edges), ROW.match(line)
+        # Another table begins without a readable header where rows are numbered from 1 again, or the first line is no row. Lost disk blocks
+        # read as zeros, and may have been the end of this table and the beginning of another.
+        if (not whole if begin is None else int(begin[1]) <= last) or b"\0" in line:
+            dropped.add(NOT_A_ROW, len(of_body) - place, line.strip())
             return _block_of_rows(whole, len(edges) - 2, is_last=True)
+        last = last if begin is None else int(begin[1])
         if isinstance(found, str):
-            dropped[found] += 1
+            dropped.add(found, 1, line.strip(), REMEDIES.get(found, ""))
         else:
             whole.append((found[0], found[1], array("d", found[2])))
     return _block_of_rows(whole, len(edges) - 2, is_last=False)
-
-
-def _begins_another_table(found: Row | str, before: list[Row]) -> bool:
-    """Return whether another table begins without a readable header: rows are numbered from 1 again, or the first line is no row."""
-    return not before if found == NOT_A_ROW else not isinstance(found, str) and bool(before) and found[0] <= before[-1][0]
 
 
 def _block_of_rows(rows: list[Row], width: int, *, is_last: bool) -> _Block:
@@ -246,33 +246,47 @@ def _block_of_rows(rows: list[Row], width: int, *, is_last: bool) -> _Block:
     return _Block(tuple(number for number, _, _ in rows), b"".join(stamp for _, stamp, _ in rows), value.T.copy(), is_last)
 
 
-def _is_cut(header: bytes, body: bytes) -> bool:
-    """Return whether a table's last row ends before its last column: a truncated output that another one follows."""
-    *_, before, last = [header, *body.strip(b"\n").rstrip(BLANK).rsplit(b"\n", 2)[-2:]]
-    return bool(last) and len(last) < len(header.rstrip()) and len(last) < len(before.rstrip())
+# Numbers are right-aligned below the names, so a row that ends before its header has lost its end: its last number may be half of one.
+def _are_whole(header: bytes, body: bytes) -> bool:
+    """Return whether no row ends before the header does."""
+    width = len(header.rstrip())
+    return min((len(line) for line in body.strip(b"\n").rstrip(BLANK).split(b"\n")), default=width) >= width
 
 
-def _joined(blocks: list[_Block], legend: Legend, dropped: Counter[str]) -> Iterator[Table]:
-    """Join tables with the same rows side by side; of other tables, yield the rows that agree."""
+# A cell may be the sum of columns in several tables, so what is lost of some is null there, as if mmperfmon had printed that: the sum is
+# missing then, not too small.
+def _joined(blocks: list[_Block], legend: Legend, dropped: Dropped) -> Iterator[Table]:
+    """Join tables side by side, by the numbers of their rows; rows and columns that are lost are null."""
     if not blocks:
         return
     first = blocks[0]
     if all(block.stamps == first.stamps and block.numbers == first.numbers for block in blocks):
-        yield Table(legend, 0, first.stamps, _possible(np.concatenate([block.value for block in blocks]), dropped).T)
-        return
+        stamps, value = first.stamps, np.concatenate([block.value for block in blocks])
+    else:
+        stamps, value = _by_row(blocks, dropped)
+    if lost := len(legend.metrics) - len(value):
+        value = np.concatenate([value, np.full((lost, value.shape[1]), np.nan)])
+    yield Table(legend, 0, stamps, _possible(value, dropped).T)
+
+
+def _by_row(blocks: list[_Block], dropped: Dropped) -> tuple[bytes, NDArray[np.float64]]:
+    """Return the time stamps and f8[columns, rows] of tables whose rows differ; of rows that disagree on their time, the first counts."""
     known: dict[int, bytes] = {}
-    column = 0
     for block in blocks:
-        yield _agreeing_rows(block, known, legend, column, dropped)
-        column += len(block.value)
+        for number, stamp in zip(block.numbers, _stamps(block), strict=True):
+            known.setdefault(number, stamp)
+    place = {number: place for place, number in enumerate(sorted(known))}
+    parts = []
+    for block in blocks:
+        agrees = np.array([known[number] == stamp for number, stamp in zip(block.numbers, _stamps(block), strict=True)], bool)
+        dropped.add("contradicting time stamps", int(np.count_nonzero(~np.isnan(block.value[:, ~agrees]))))
+        parts.append(np.full((len(block.value), len(known)), np.nan))
+        parts[-1][:, [place[number] for number in block.numbers]] = np.where(agrees, block.value, np.nan)
+    return b"".join(known[number] for number in sorted(known)), np.concatenate(parts)
 
 
-def _agreeing_rows(block: _Block, known: dict[int, bytes], legend: Legend, column: int, dropped: Counter[str]) -> Table:
-    stamps = [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
-    agrees = np.array([known.setdefault(*one) == one[1] for one in zip(block.numbers, stamps, strict=True)], bool)
-    dropped["contradicting time stamps"] += int(np.count_nonzero(~np.isnan(block.value[:, ~agrees])))
-    kept = b"".join(stamp for stamp, agree in zip(stamps, agrees.tolist(), strict=True) if agree)
-    return Table(legend, column, kept, _possible(block.value[:, agrees], dropped).T)
+def _stamps(block: _Block) -> list[bytes]:
+    return [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
 
 
 Row = tuple[int, bytes, Sequence[float]]
@@ -280,17 +294,25 @@ Row = tuple[int, bytes, Sequence[float]]
 
 _NUMBER = re.compile(rb"-?\d{1,40}(\.\d{0,40})?([eE][-+]?\d{1,3})?")
 _UNIT = re.compile(rb"[A-Za-z%/]{1,16}")
+_COMMA = re.compile(rb"\d{1,40},\d{1,40}")
 
 
 def row(line: bytes, edges: list[int]) -> Row | str:
     """Parse a line below a header with these ends; return the reason if that fails."""
     found = ROW.match(line)
     if found is None:
-        return "not a row"
-    values = _values(line[found.end() :].split(), len(edges) - 2)
+        return NOT_A_ROW
+    if len(line) < edges[-1]:
+        return TRUNCATED
+    tokens = line[found.end() :].split()
+    values = _values(tokens, len(edges) - 2)
     if values is None:
         values = _aligned(line, found.end(), edges)
-    return "malformed row" if values is None else (int(found[1]), found[2], values)
+    if values is not None:
+        return int(found[1]), found[2], values
+    if any(map(_COMMA.fullmatch, tokens)):
+        return COMMA
+    return OTHER_UNIT if any(_UNIT.fullmatch(token) and token not in {*UNITS, NULL} for token in tokens) else MALFORMED
 
 
 def _values(tokens: list[bytes], count: int) -> list[float] | None:
@@ -302,9 +324,8 @@ def _values(tokens: list[bytes], count: int) -> list[float] | None:
             values.append(math.nan)
         elif _NUMBER.fullmatch(token):
             values.append(float(token))
-        elif _UNIT.fullmatch(token) and _NUMBER.fullmatch(before):
-            # An unknown unit makes the value infinite, which is counted as impossible.
-            values[-1] *= UNITS.get(token, math.inf) if values[-1] else UNITS.get(token, 1.0)
+        elif token in UNITS and _NUMBER.fullmatch(before):
+            values[-1] *= UNITS[token]
         else:
             return None
         before = token

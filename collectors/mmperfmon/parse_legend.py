@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from tokiod.dropped import Dropped
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Output:
 
     tables: list[Table] = field(default_factory=list)
     legends: list[Legend] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Dropped = field(default_factory=Dropped)
 
 
 ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
@@ -58,6 +58,9 @@ class Metric(NamedTuple):
     sensor: str
     ids: tuple[str, ...]
     counter: str
+
+    def __str__(self) -> str:
+        return "|".join([self.host, self.sensor, *self.ids, self.counter])
 
 
 class Legend:
@@ -78,6 +81,15 @@ class Legend:
         self.unknown_lines = unknown_lines
         self.is_whole = is_whole
         self._text = text
+
+    def fits(self, first: int, names: list[bytes]) -> bool:
+        """Return whether names are those of the columns from `first` on: their counters, or of one counter the hosts (compareNodes)."""
+        if names == self.counters[first : first + len(names)]:
+            return True
+        hosts = ["" if metric is None else metric.host for metric in self.metrics[first : first + len(names)]]
+        shown = [name.decode(errors="replace") for name in names]
+        is_of_one = len(set(self.counters)) == 1 and len(set(hosts)) == len(hosts) == len(shown)
+        return is_of_one and shown in (hosts, [host.partition(".")[0] for host in hosts])
 
     def __reduce__(self) -> tuple[Callable[[bytes], Legend], tuple[bytes]]:
         return read_legend, (self._text,)
@@ -101,9 +113,11 @@ def read_legend(text: bytes) -> Legend:
             unknown_lines += 1
             is_whole = is_whole and not looks_like_row(line)
             continue
-        metric = _metric(entry[2])
+        # A number that lost a digit is another column's.
+        number = int(entry[1])
+        metric = None if number in found else _metric(entry[2])
         unknown_lines += metric is None
-        found[int(entry[1])] = metric
+        found[number] = metric
     # Entries are numbered like columns. There can't be more columns than lines, whatever a damaged number says.
     width = max(found, default=0)
     metrics = tuple(found.get(number) for number in range(1, 1 + min(len(found), width)))

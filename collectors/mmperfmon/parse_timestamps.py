@@ -20,6 +20,8 @@ _PARTS = np.dtype([("hour", "S13"), ("", "S1"), ("minute", "S2"), ("", "S1"), ("
 """A time stamp, 2019-05-15-13:59:00."""
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from naive datetimes
+DAY = 86400
+FOREVER = 10**12
 SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 
 
@@ -45,7 +47,7 @@ def to_later_instants(stamps: bytes, zone: dt.tzinfo) -> NDArray[np.int64] | Non
     is_second = _second_pass(first, second)
     if is_second[-1]:
         return None
-    is_second[np.flatnonzero(np.diff(first < second, prepend=False))[-1] :] = True
+    is_second |= (first < second) & (first > first[-1] - DAY)
     return np.where(is_second, second, first)
 
 
@@ -89,25 +91,31 @@ def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
     return (local - (offset or NO_OFFSET) - EPOCH) // SECOND
 
 
-# Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back, the rows
-# around decide: if rows after the repeated hour follow, the second pass begins after the widest gap; the gap before the first row of a
-# file counts as infinite. Rows that nothing follows are the first pass, unless the time at which the file was written shows the second.
+# Rows go forward, so where their time stamps go back by half the change or more, the second pass of the repeated hour begins; a smaller
+# step back is a row out of order. Without such a step, the rows around decide: if rows after the repeated hour follow, the second pass
+# begins after the widest gap; the gap before the first row of a file counts as infinite. Rows that nothing follows are the first pass,
+# unless the time at which the file was written shows the second.
 def _second_pass(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
-    is_twice = first < second
-    if not is_twice.any():
-        return is_twice
-    edges = np.flatnonzero(np.diff(is_twice, prepend=False, append=False))
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        is_twice[start : start + _rows_of_first_pass(first[:end], start, is_last=end == len(first))] = False
-    return is_twice
+    steps = np.diff(first[first != NEVER])
+    if np.count_nonzero(steps < 0) > np.count_nonzero(steps > 0) + 1:  # backwards: forwards, only the change is a step back
+        return _second_pass(first[::-1], second[::-1])[::-1]
+    is_second = np.zeros(len(first), bool)
+    twice = np.flatnonzero(first < second)
+    for rows in np.split(twice, np.flatnonzero(np.abs(np.diff(first[twice])) > DAY) + 1):
+        if len(rows):
+            is_second[rows] = _are_second(first, rows, int(second[rows[0]] - first[rows[0]]))
+    return is_second
 
 
-def _rows_of_first_pass(first: NDArray[np.int64], start: int, *, is_last: bool) -> int:
-    """Return how many rows of a repeated hour, from `start` to the end, belong to its first pass."""
-    steps = np.diff(first[start:])
-    if len(steps) and steps.min() < 0:
-        return int(steps.argmin()) + 1
-    if is_last:
-        return len(first) - start
-    before = first[start] - first[start - 1] if start else np.iinfo(np.int64).max
-    return int(np.append(before, steps).argmax())
+def _are_second(first: NDArray[np.int64], rows: NDArray[np.intp], change: int) -> NDArray[np.bool_]:
+    """Return which rows of one repeated hour belong to its second pass. change: seconds by which clocks were put back."""
+    hour = first[rows]
+    steps = np.diff(hour)
+    if len(steps) and 2 * steps.min() <= -change:
+        return np.arange(len(rows)) > steps.argmin()
+    if not (first > hour.max() + change).any():
+        return np.zeros(len(rows), bool)
+    in_order, before = np.unique(hour), first[(first < hour.min()) & (first != NEVER)]
+    gaps = np.diff(in_order, prepend=before.max() if len(before) else hour.min() - FOREVER)
+    are_second: NDArray[np.bool_] = hour >= in_order[gaps.argmax()]
+    return are_second

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from collectors.mmperfmon.parse import parse_all
 from collectors.mmperfmon.saved_inputs import outputs, pieces
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
+from tokiod.dropped import Dropped, sentence
 from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, readable, spooled
@@ -36,7 +38,15 @@ if TYPE_CHECKING:
 MIN_BYTES_FOR_WORKERS = 64 << 20
 """Smaller inputs, packed or not, do not use workers: these take a third of a second of a processor to start."""
 
-NO_OUTPUT = "file without a legend"
+BEGINNING = 200
+"""Bytes of an output that show of which form it is."""
+PLAIN = "save what `mmperfmon query` prints, without --csv and --raw"
+OTHER_FORMS = (
+    (re.compile(rb"[\[{]"), "file in JSON, as the performance collector and the REST API return it"),
+    (re.compile(rb"\"?Row\"?[ \t]*[;,]|[^\n|]{1,80}[;,]\"?Timestamp"), "file in CSV"),
+    (re.compile(rb"(?i)[^\n]{0,80}no data "), "answer without data"),
+    (re.compile(rb""), "file without a legend"),
+)
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
@@ -62,16 +72,16 @@ class SavedOutputs:
         self._on_read = on_read
         self._series = Series(known)
         self._files = Loading(self._load)
-        self._dropped: Counter[str] = Counter()
+        self._dropped = Dropped()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset. Dropped values are counted with the first window. Raises Fatal for a broken file."""
         spool = await self._files.loaded()
-        dropped, self._dropped = self._dropped, Counter()
+        dropped, self._dropped = self._dropped, Dropped()
         rows = list(spool.within(window))
         found = list(batches(rows, window, self.step, self._series, self._cpu_scale))
-        return WindowData(found, sum(int(part.records.sum()) for part in rows), +dropped)
+        return WindowData(found, sum(int(part.records.sum()) for part in rows), dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: files do not grow, so there is nothing to compare."""
@@ -95,20 +105,27 @@ class SavedOutputs:
             self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
-        has_legend, times = False, deque[float | None]()
-        with closing(self._parsed(path, times)) as parsed:
+        """Read a path's outputs. Raises Fatal if none of them has a legend, or all values were dropped."""
+        dropped, has_legend, kept, given = Dropped(), False, 0, deque[tuple[float | None, bytes]]()
+        with closing(self._parsed(path, given)) as parsed:
             for output in parsed:
-                written = times.popleft()
+                written, beginning = given.popleft()
                 has_legend = has_legend or bool(output.legends)
-                self._dropped.update(output.dropped if output.legends else {NO_OUTPUT: 1})
+                if output.legends:
+                    dropped.take(output.dropped)
+                else:
+                    dropped.add(*other_form(beginning))
                 for table in output.tables:
-                    spool.add(measured(table, self._buckets, self._series, None, self._dropped, written))
-        if not has_legend:
-            raise Fatal(f"{path}: not an output of `mmperfmon query`: it has no legend")
+                    rows = measured(table, self._buckets, self._series, None, dropped, written)
+                    kept += int(np.count_nonzero(~np.isnan(rows.value)))
+                    spool.add(rows)
+        if not kept and (dropped.counts or not has_legend):
+            raise Fatal(f"{path}: {sentence(dropped.counts, dropped.why, 0) or 'it has no outputs'}")
+        self._dropped.take(dropped)
 
-    def _parsed(self, path: Path, times: deque[float | None]) -> Generator[Output]:
-        """Yield the outputs of a path. times: receives when each was written, before it is yielded."""
-        coming = (self._unless_stopped(data, written, times) for data, written in outputs(path, self._on_read))
+    def _parsed(self, path: Path, given: deque[tuple[float | None, bytes]]) -> Generator[Output]:
+        """Yield the outputs of a path. given: receives when each was written, and its beginning, before it is yielded."""
+        coming = (self._unless_stopped(data, written, given) for data, written in outputs(path, self._on_read))
         if (count := worker_count()) and _size(path) >= MIN_BYTES_FOR_WORKERS:
             from collectors.mmperfmon.parse_workers import parsed  # noqa: PLC0415 - multiprocessing is for large inputs alone
 
@@ -116,11 +133,17 @@ class SavedOutputs:
         else:
             yield from (output for piece in pieces(coming) for output in parse_all(piece))
 
-    def _unless_stopped(self, data: bytes, written: float | None, times: deque[float | None]) -> bytes:
+    def _unless_stopped(self, data: bytes, written: float | None, given: deque[tuple[float | None, bytes]]) -> bytes:
         if self._stopping.is_set():
             raise Fatal("stopped while reading saved outputs")
-        times.append(written)
+        given.append((written, data[:BEGINNING].lstrip()))
         return data
+
+
+def other_form(beginning: bytes) -> tuple[str, int, bytes, str]:
+    """Return what a text is that has no legend: the reason, one, its first line, and what helps."""
+    reason = next(reason for pattern, reason in OTHER_FORMS if pattern.match(beginning))
+    return reason, 1, beginning.partition(b"\n")[0], "" if reason == "answer without data" else PLAIN
 
 
 def worker_count() -> int:

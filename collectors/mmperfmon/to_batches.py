@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD, PERCENT
-from collectors.mmperfmon.parse_legend import CACHE_BYTES
+from collectors.mmperfmon.parse import IMPOSSIBLE
+from collectors.mmperfmon.parse_legend import CACHE_BYTES, STAMP
 from collectors.mmperfmon.parse_timestamps import NEVER, to_instants, to_later_instants
-from collectors.mmperfmon.series import REASONS
+from collectors.mmperfmon.series import REASONS, REMEDIES
 from tokiod.batch import Batch
 from tokiod.batch import Rows as WholeRows
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections import Counter
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from collectors.mmperfmon.parse_legend import Table
     from collectors.mmperfmon.series import Series
+    from tokiod.dropped import Dropped
     from tokiod.window import Window
 
 MIN_ROWS_FOR_LENGTH = 3
@@ -62,7 +63,7 @@ class Rows(NamedTuple):
 # A time stamp marks the end of its bucket, so the bucket begins a step earlier, if it is as long as a step. Sums over other lengths would
 # be wrong in the rows of a step and look right.
 def measured(  # noqa: PLR0913, PLR0917 - a table, what it means, and what of it is wanted
-    table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str], written: float | None = None
+    table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Dropped, written: float | None = None
 ) -> Rows:
     """Return the rows of a table within a window (None: all), and those of its columns that have a series; count the others.
 
@@ -74,14 +75,16 @@ def measured(  # noqa: PLR0913, PLR0917 - a table, what it means, and what of it
     begin, exists, fault, is_repeated, _ = found
     time, value = begin, table.value
     if exists is not None:
-        dropped["time stamp that does not exist"] += int(np.count_nonzero(~np.isnan(value[~exists])))
+        place = STAMP * int(np.flatnonzero(~exists)[0])
+        lost = int(np.count_nonzero(~np.isnan(value[~exists])))
+        dropped.add("time stamp that does not exist", lost, table.stamps[place : place + STAMP], "check --timezone")
         time, value = begin[exists], value[exists]
     if is_repeated:
         time, value = _merge_repeated(time, value)
     rows = Rows(time, _series(table, series), value, _value_counts(value))
     if window is not None:
         rows = rows.within(window)
-    return _with_series(rows, fault, dropped)
+    return _possible(_with_series(rows, table, fault, dropped), series, dropped)
 
 
 class _Begins(NamedTuple):
@@ -135,17 +138,27 @@ def _series(table: Table, series: Series) -> NDArray[np.int64]:
     return series.numbers(table.legend)[table.first : table.first + table.value.shape[1]]
 
 
-def _with_series(rows: Rows, fault: str | None, dropped: Counter[str]) -> Rows:
+def _with_series(rows: Rows, table: Table, fault: str | None, dropped: Dropped) -> Rows:
     if fault:
-        dropped[fault] += int(rows.records.sum())
+        dropped.add(fault, int(rows.records.sum()), remedy="set the buckets' length: bucket, --step of saved outputs")
         return rows._replace(series=rows.series[:0], value=rows.value[:, :0])
     if not len(rows.series) or rows.series.min() >= 0:
         return rows
     has_series = rows.series >= 0
-    without = rows.value[:, ~has_series]
-    for code, values in zip(rows.series[~has_series].tolist(), np.count_nonzero(~np.isnan(without), axis=0).tolist(), strict=True):
-        dropped[REASONS[code]] += values
+    counts = np.count_nonzero(~np.isnan(rows.value), axis=0)
+    for place in np.flatnonzero(~has_series).tolist():
+        metric, code = table.legend.metrics[table.first + place], int(rows.series[place])
+        dropped.add(REASONS[code], int(counts[place]), "" if metric is None else str(metric), REMEDIES.get(code, ""))
     return rows._replace(series=rows.series[has_series], value=rows.value[:, has_series])
+
+
+def _possible(rows: Rows, series: Series, dropped: Dropped) -> Rows:
+    """Drop values above what their unit allows."""
+    is_over = rows.value > series.limits(rows.series)
+    if not is_over.any():
+        return rows
+    dropped.add(IMPOSSIBLE, int(np.count_nonzero(is_over)), f"{rows.value[is_over][0]:g}")
+    return rows._replace(value=np.where(is_over, np.nan, rows.value))
 
 
 def _other_length(end: NDArray[np.int64], step: int) -> str | None:

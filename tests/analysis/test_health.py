@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tokiod.analysis.health import NoFullness, health
+from tokiod.analysis.health import NoFullness, SeveralFileSystems, health, needed
 from tokiod.cli.tokioctl import main
 from tokiod.reader.part import OpenParts
+from tokiod.reader.span import Span
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import seal
@@ -45,8 +46,8 @@ def save(path, start, rows, *, step=STEP, columns=None, is_sealed=False):
     return path
 
 
-def at(paths, time):
-    return msgspec.to_builtins(health("fs", paths, time, OpenParts()))
+def at(paths, time, filesystem=None):
+    return msgspec.to_builtins(health("fs", paths, time, OpenParts(), filesystem))
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
@@ -79,6 +80,7 @@ def test_the_figures_are_those_of_the_last_sample_at_or_before_the_time(tmp_path
         **dict.fromkeys(f"{prefix}overloaded_{what}" for what in ("oss_count", "ost_count", "pct")),
         **dict.fromkeys(f"{prefix}avg_overloaded_{what}" for what in ("ost_per_oss", "overload_factor")),
         "targets_away": 1,
+        "filesystem": None,
     }
 
 
@@ -110,6 +112,60 @@ def test_units_are_those_of_the_file(tmp_path):
         for name in (USED, TOTAL):
             file[name].attrs["units"] = b"bytes"
     assert [one["used_kib"] for one in at([path], START)["targets"]] == KIB
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Three file systems in one file, of which c has not answered for more than a day; a last answered before b."""
+    names = ("a-OST0006", "b-OST0006", "b-x-OST0006", "c-OST0006", "b-MDT0000")
+    rows = {USED: {0: [1, 2, 3, NAN, 5], 12: [10, 20, 30, NAN, 50], 13: [NAN, 21, NAN, NAN, NAN]}, TOTAL: {12: [100, 200, 300, NAN, 500]}}
+    rows |= {"failover/datatargets": {12: [0, 1, 0, 0]}, "failover/dataservers": {12: [2, 4, 2]}}
+    columns = dict.fromkeys((USED, TOTAL), names) | {"failover/datatargets": names[:4], "failover/dataservers": SERVERS[:3]}
+    return save(tmp_path / "several.hdf5", START, rows, columns=columns)
+
+
+def test_several_file_systems_are_not_added_up(several):
+    time = START + 14 * STEP
+    with pytest.raises(
+        SeveralFileSystems, match=r"^fs: has targets of several file systems: a, b, b-x; choose one with --filesystem$"
+    ) as error:
+        at([several], time)
+    assert error.value.names == ["a", "b", "b-x"]
+    found = [at([several], time, name) for name in error.value.names]
+    assert [[one["name"] for one in each["targets"]] for each in found] == [["a-OST0006"], ["b-MDT0000", "b-OST0006"], ["b-x-OST0006"]]
+    assert [(each["filesystem"], each["fshealth_ost_avg_full_kib"]) for each in found] == [("a", 10), ("b", 21), ("b-x", 30)]
+    assert [each["fshealth_ost_actual_timestamp"] - START for each in found] == [12 * STEP, 13 * STEP, 12 * STEP]
+    assert [each["targets_away"] for each in found] == [0, 1, 0]
+    assert {each["fshealth_ost_overloaded_oss_count"] for each in found} == {None}
+    assert at([several], START + STEP, "b")["fshealth_ost_next_timestamp"] == START + 12 * STEP
+
+
+def test_a_file_system_without_values_is_unknown(several):
+    with pytest.raises(NoFullness, match=r"^fs: no value of fullness/bytes of a target of c; known file systems: a, b, b-x$"):
+        at([several], START + 14 * STEP, "c")
+
+
+def test_a_file_of_several_file_systems_is_shown_by_file_system(several):
+    def run(*arguments):
+        return CliRunner().invoke(main, ["health", str(several), *arguments])
+
+    lines = [json.loads(line) for line in run("--json").stdout.splitlines()]
+    assert [line["filesystem"] for line in lines] == ["a", "b", "b-x"]
+    assert json.loads(run("--json", "--filesystem", "b").stdout) == lines[1]
+    shown = run().stdout
+    assert [line for line in shown.splitlines() if "file system" in line] == [
+        f"several.hdf5, file system {name} at 2018-01-28 {at} UTC, {age} before the requested time"
+        for name, at, age in (("a", "09:00:00", "22h59m"), ("b", "09:05:00", "22h54m"), ("b-x", "09:00:00", "22h59m"))
+    ]
+
+
+def test_a_state_needs_the_day_before_and_the_hour_after():
+    assert [needed(time) for time in (START, 10)] == [Span(START - DAY, START + 3600), Span(0, 3610)]
+
+
+def test_figures_of_failovers_are_as_old_as_the_older_of_their_samples(tmp_path):
+    rows = {USED: {12: KIB}, "failover/datatargets": {3: [0, 1, 0]}, "failover/mdtargets": {11: [0]}}
+    assert at([save(tmp_path / "day.hdf5", START, rows)], START + 12 * STEP)["fshealth_ost_failures_lead_secs"] == 9 * STEP
 
 
 SERVERS = tuple(f"10.0.0.{i}@tcp" for i in range(1, 6))

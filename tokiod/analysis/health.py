@@ -38,10 +38,19 @@ LOOKBACK_SECONDS, LOOKAHEAD_SECONDS = 86400, 3600
 ROWS_AT_ONCE = 720
 _KIB_OF_UNITS = {"KiB": 1.0, "bytes": 1024.0}
 _OST = re.compile(r"(?i:ost)([0-9a-fA-F]+)")
+_TARGET = re.compile(r"(.+)-(?:OST|MDT)[0-9a-f]{4}")
 
 
 class NoFullness(TokiodError):  # noqa: N818 - a state, not a fault
     """No sample of how full the targets were, in the time before the one that was asked for."""
+
+
+class SeveralFileSystems(NoFullness):
+    """The targets are those of several file systems, which have no common mean, and several targets of one short name. names: theirs."""
+
+    def __init__(self, system: str, names: Sequence[str]) -> None:
+        super().__init__(f"{system}: has targets of several file systems: {', '.join(names)}; choose one with --filesystem")
+        self.names = names
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -70,7 +79,8 @@ class Health(msgspec.Struct, frozen=True):
 
     Times are UTC epoch seconds: of the sample, as requested, and of the next sample. full: used space of OSTs. overloaded: OSSs with
     more OSTs than most have, and all OSTs of them. lead_secs: how old the samples are. targets_away: how many targets another server than
-    their home served.
+    their home served. filesystem: the one whose targets these are, of
+    several; how many OSTs of it alone a server has is unknown.
     """
 
     _file_system: str
@@ -97,6 +107,7 @@ class Health(msgspec.Struct, frozen=True):
     fshealth_ost_failures_lead_secs: float | None
     targets_away: int | None
     targets: list[Target]
+    filesystem: str | None = None
 
 
 KEYS = tuple(field for field in Health.__struct_fields__ if field.startswith("fshealth_"))
@@ -124,28 +135,43 @@ def needed(time: int) -> Span:
     return Span(max(0, time - LOOKBACK_SECONDS), time + LOOKAHEAD_SECONDS)
 
 
-def health(system: str, paths: Sequence[Path], time: int, parts: OpenParts) -> Health:
+def health(system: str, paths: Sequence[Path], time: int, parts: OpenParts, filesystem: str | None = None) -> Health:
     """Return the state of a system at a time in UTC epoch seconds.
 
-    paths: of all days that may have rows in needed(time), oldest first, existing or not. Raises NoFullness with what there is instead,
-    NotTts for a file that is damaged.
+    paths: of all days that may have rows in needed(time), oldest first, existing or not; filesystem: whose targets, if the system has
+    several. Raises SeveralFileSystems without one, NoFullness with what there is instead, NotTts for a file that is damaged.
     """
-    used = last_sample(paths, USED, time, parts)
+    names = _file_systems(paths, time, parts)
+    if filesystem is None and len(names) > 1:
+        raise SeveralFileSystems(system, names)
+    if filesystem is not None and filesystem not in names:
+        raise NoFullness(f"{system}: no value of {USED} of a target of {filesystem}; known file systems: {', '.join(names) or 'none'}")
+    only = filesystem if len(names) > 1 else None
+    used = last_sample(paths, USED, time, parts, only)
     if used is None:
         raise _nothing(system, paths, time, parts)
-    total = last_sample(paths, TOTAL, used.time, parts) or Sample(used.time, "KiB", {})
-    moved = [last_sample(paths, name, time, parts) for name in (OST_AWAY, MDT_AWAY)]
-    targets = _targets(used, total, [last_sample(paths, name, used.time, parts) for name in (INODES_USED, INODES_TOTAL)], moved)
+    total = last_sample(paths, TOTAL, used.time, parts, only) or Sample(used.time, "KiB", {})
+    moved = [last_sample(paths, name, time, parts, only) for name in (OST_AWAY, MDT_AWAY)]
+    targets = _targets(used, total, [last_sample(paths, name, used.time, parts, only) for name in (INODES_USED, INODES_TOTAL)], moved)
     away = [one.away for one in targets if one.away is not None]
+    served = None if only else last_sample(paths, SERVED, time, parts)
     figures: dict[str, object] = {
         "fshealth_ost_requested_timestamp": time,
         "fshealth_ost_actual_timestamp": used.time,
-        "fshealth_ost_next_timestamp": next_time(paths, USED, used.time, time + LOOKAHEAD_SECONDS, parts),
+        "fshealth_ost_next_timestamp": next_time(paths, USED, used.time, time + LOOKAHEAD_SECONDS, parts, only),
         "fshealth_ost_fullness_lead_secs": time - used.time,
         **(full := _fullness(targets)),
-        **_overload(last_sample(paths, SERVED, time, parts), time, [one for one in moved if one is not None], full["fshealth_ost_count"]),
+        **_overload(served, time, [one for one in moved if one is not None], full["fshealth_ost_count"]),
     }
-    return msgspec.convert({"_file_system": system, **figures, "targets_away": sum(away) if away else None, "targets": targets}, Health)
+    of_targets = {"targets_away": sum(away) if away else None, "targets": targets, "filesystem": only}
+    return msgspec.convert({"_file_system": system, **figures, **of_targets}, Health)
+
+
+def _file_systems(paths: Sequence[Path], time: int, parts: OpenParts) -> list[str]:
+    """Return the file systems whose targets had values in the time that counts; of one alone, also without values."""
+    columns = {name for matrix in _matrices(paths, USED, _lookback(time), parts) for name in matrix.columns}
+    names = sorted({name for column in columns if (name := _file_system(column)) is not None})
+    return names if len(names) < 2 else [name for name in names if last_sample(paths, USED, time, parts, name) is not None]  # noqa: PLR2004
 
 
 def health_keys(found: Health) -> dict[str, int | float | str | None]:
@@ -153,26 +179,29 @@ def health_keys(found: Health) -> dict[str, int | float | str | None]:
     return {key: getattr(found, key) for key in KEYS}
 
 
-def last_sample(paths: Sequence[Path], dataset: str, time: int, parts: OpenParts) -> Sample | None:
-    """Return the last row with a value that begins at or before a time, None without one."""
-    for matrix in _matrices(reversed(paths), dataset, Span(max(0, time - LOOKBACK_SECONDS), time + 1), parts):
+def last_sample(paths: Sequence[Path], dataset: str, time: int, parts: OpenParts, filesystem: str | None = None) -> Sample | None:
+    """Return the last row with a value that begins at or before a time, of a file system's targets or all; None without one."""
+    for matrix in _matrices(reversed(paths), dataset, _lookback(time), parts):
+        chosen = _chosen(matrix, filesystem)
         for last in range(matrix.rows, 0, -ROWS_AT_ONCE):
             first = max(0, last - ROWS_AT_ONCE)
-            cells = matrix.read(first, last)
+            cells = matrix.read(first, last)[:, chosen]
             if (rows := _filled(cells)).size:
                 row = cells[rows[-1]]
-                values = {matrix.columns[i]: float(row[i]) for i in np.flatnonzero(~np.isnan(row))}
+                values = {matrix.columns[chosen[i]]: float(row[i]) for i in np.flatnonzero(~np.isnan(row))}
                 return Sample(int(matrix.times[first + rows[-1]]), matrix.units, values)
     return None
 
 
-def next_time(paths: Sequence[Path], dataset: str, after: int, end: int, parts: OpenParts) -> int | None:
-    """Return the time of the first row with a value after one, and before `end`."""
+def next_time(  # noqa: PLR0913, PLR0917 - a span, and what of it is wanted
+    paths: Sequence[Path], dataset: str, after: int, end: int, parts: OpenParts, filesystem: str | None = None
+) -> int | None:
+    """Return the time of the first row with a value after one, and before `end`, of a file system's targets or all."""
     if after + 1 >= end:
         return None
     for matrix in _matrices(paths, dataset, Span(after + 1, end), parts):
         for first in range(0, matrix.rows, ROWS_AT_ONCE):
-            if (rows := _filled(matrix.read(first, min(first + ROWS_AT_ONCE, matrix.rows)))).size:
+            if (rows := _filled(matrix.read(first, min(first + ROWS_AT_ONCE, matrix.rows))[:, _chosen(matrix, filesystem)])).size:
                 return int(matrix.times[first + rows[0]])
     return None
 
@@ -183,6 +212,20 @@ def _matrices(paths: Sequence[Path] | Iterator[Path], dataset: str, span: Span, 
             yield stitch([path], dataset, span, parts)
         except (NoData, NoSuchDataset):
             continue
+
+
+def _lookback(time: int) -> Span:
+    return Span(max(0, time - LOOKBACK_SECONDS), time + 1)
+
+
+def _chosen(matrix: Stitched, filesystem: str | None) -> list[int]:
+    """Return the columns of a file system's targets; all without one."""
+    return [i for i, name in enumerate(matrix.columns) if filesystem in {None, _file_system(name)}]
+
+
+def _file_system(target: str) -> str | None:
+    found = _TARGET.fullmatch(target)
+    return found and found[1]
 
 
 def _filled(cells: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -214,9 +257,12 @@ def _fullness(targets: list[Target]) -> dict[str, Any]:
 
 
 def _overload(served: Sample | None, time: int, moved: list[Sample], osts: int) -> dict[str, Any]:
-    """Return the figures of the OSSs with more OSTs than most have. moved: samples of failovers, for the age of theirs; osts: how many."""
+    """Return the figures of the OSSs with more OSTs than most have. moved: samples of failovers, for the age of theirs; osts: how many.
+
+    The age is that of the oldest sample, because the figures are no newer.
+    """
     ages = [time - sample.time for sample in ([served] if served is not None else moved)]
-    found: dict[str, Any] = {"fshealth_ost_failures_lead_secs": max(ages) if ages else None}
+    found: dict[str, Any] = {"fshealth_ost_failures_lead_secs": max(ages, default=None)}
     counts = [] if served is None else [int(value) for value in served.values.values() if value > 0]
     usual = Counter(sorted(counts)).most_common(1)[0][0] if counts else None
     more = [] if usual is None else [count for count in counts if count > usual]

@@ -70,3 +70,10 @@ def test_a_configured_home_wins():
 def test_file_systems_and_sorts_of_targets_are_looked_at_apart():
     mdts = {"fs-MDT0000": HOME[OSTS[0]], "other-OST0000": HOME[OSTS[0]]}
     assert (away(HOME | mdts), unknown(HOME | mdts)) == (set(), set())
+
+
+def test_the_server_that_served_a_target_most_often_is_its_home():
+    homes = Homes({})
+    for nid in ("10.1.1.1@tcp", "10.1.1.2@tcp", "10.1.1.2@tcp"):
+        homes.learn({"fs-OST0000": nid})
+    assert [homes.away({"fs-OST0000": nid})["fs-OST0000"] for nid in ("10.1.1.1@tcp", "10.1.1.2@tcp")] == [True, False]

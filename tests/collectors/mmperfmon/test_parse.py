@@ -57,7 +57,7 @@ def test_what_was_printed_is_read_at_any_width(data, rows, width):
     columns = {key: data.draw(st.lists(percents if "CPU" in key else amounts, min_size=rows, max_size=rows)) for key in KEYS}
     times = stamps(HOUR, rows)
     found = parse(output(columns, times, width))
-    assert (cells(found), found.dropped) == (wanted(columns, times), Counter())
+    assert (cells(found), found.dropped.counts) == (wanted(columns, times), Counter())
 
 
 @pytest.mark.parametrize("width", [20, 72, 80, 222, 30000])
@@ -92,7 +92,7 @@ def test_outputs_in_a_row_are_each_read_with_their_own_legend():
 def test_a_value_wider_than_its_column_pushes_the_rest_to_the_right():
     text = output(filled(3), stamps(HOUR, 3), 30000).replace(b"  8 ", b" 123456789012345 ", 1)
     found = parse(text)
-    assert (len(cells(found)), found.dropped) == (3 * len(KEYS), Counter())
+    assert (len(cells(found)), found.dropped.counts) == (3 * len(KEYS), Counter())
     assert 123456789012345.0 in cells(found).values()
 
 
@@ -113,9 +113,9 @@ def test_half_a_number_is_counted_and_no_cell():
     text = output(columns, times).rstrip()
     for shorter in (text, text[:-1], text[:-3]):
         found = parse(shorter)
-        assert found.dropped == {"truncated": 1}
+        assert found.dropped.counts == {"truncated": 1}
         assert cells(found) == wanted({KEYS[3]: [12345]}, times[:1])
-        assert parse(shorter + b"\n" + text + b"\n").dropped["truncated"] == (shorter != text)
+        assert parse(shorter + b"\n" + text + b"\n").dropped.counts["truncated"] == (shorter != text)
 
 
 def test_rows_that_do_not_agree_with_those_before_are_counted():
@@ -123,7 +123,7 @@ def test_rows_that_do_not_agree_with_those_before_are_counted():
     text = output(columns, times, 40)
     place = text.rindex(times[1].encode())
     found = parse(text[:place] + b"2019-05-15-23:02:00" + text[place + 19 :])
-    assert found.dropped == {"contradicting time stamps": 1}
+    assert found.dropped.counts == {"contradicting time stamps": 1}
     there = wanted(columns, times)
     del there[KEYS[4], times[1]]
     assert cells(found) == there
@@ -134,7 +134,7 @@ def test_tables_after_one_that_the_legend_does_not_know_are_not_assigned():
     text = output(columns, times, 40)
     head, _, tail = text.partition(b"gpfs_nsdds_bytes_read \n")
     found = parse(head + b"gpfs_nsdds_bytes_rued \n" + tail)
-    assert (cells(found), found.dropped) == ({}, {"no such column in the legend": 6})
+    assert (cells(found), found.dropped.counts) == ({}, {"no such column in the legend": 6})
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2])
@@ -147,13 +147,13 @@ def test_a_broken_header_drops_its_table_and_those_after_it(broken, instead):
     text += instead + b"Row           Timestamp gpfs_nsdds_bytes_read".join(parts[broken + 1 :])
     found = parse(text)
     assert cells(found) == wanted({key: columns[key] for key in keys[:broken]}, times)
-    assert found.dropped.total() > 0
+    assert found.dropped.counts.total() > 0
 
 
 def test_a_table_without_a_legend_is_counted():
     text = output(filled(2, KEYS[:1]), stamps(HOUR, 2))
     found = parse(text[text.index(b"Row") :])
-    assert (cells(found), found.dropped, found.legends) == ({}, {"no such column in the legend": 2}, [])
+    assert (cells(found), found.dropped.counts, found.legends) == ({}, {"no such column in the legend": 2}, [])
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "1_0", "0x10", "--1", "+1", "-5", "1e999", "9" * 400, "٣", "12B", "1.7 k", "1.7 parsec"])
@@ -162,7 +162,7 @@ def test_what_is_no_amount_is_no_cell_and_is_counted(word):
     text = output(columns, times).replace(b" 43 ", f" {word} ".encode())
     found = parse(text)
     assert cells(found) == {(KEYS[3], times[0]): 42.0, (KEYS[3], times[2]): 44.0}
-    assert found.dropped.total() == 1
+    assert found.dropped.counts.total() == 1
 
 
 def test_a_negative_zero_is_a_zero():
@@ -237,7 +237,7 @@ def cells_and_dropped(text):
     for table in read.tables:
         for metric, values in zip(table.legend.metrics[table.first :], table.value.T, strict=False):
             found.setdefault("|".join((metric.host, metric.sensor, *metric.ids, metric.counter)), []).extend(values.tolist())
-    return found, read.dropped
+    return found, read.dropped.counts
 
 
 @pytest.mark.parametrize("twice", range(4))

@@ -41,7 +41,7 @@ def cells(read):
         times = [table.stamps[place : place + 19] for place in range(0, len(table.stamps), 19)]
         for metric, values in zip(table.legend.metrics[table.first :], table.value.T.tolist(), strict=False):
             found |= {(metric, time): value for time, value in zip(times, values, strict=True) if value == value}  # noqa: PLR0124 - no NaN
-    return found, read.dropped, [legend.metrics for legend in read.legends]
+    return found, read.dropped.counts, [legend.metrics for legend in read.legends]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 9, 10, 11, 100, 999])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.mmperfmon.parse_timestamps import NEVER, _in_steady_hours, _instants, to_instants
+from collectors.mmperfmon.parse_timestamps import NEVER, _in_steady_hours, _instants, to_instants, to_later_instants
 
 PACIFIC = ZoneInfo("America/Los_Angeles")
 AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
@@ -39,6 +39,49 @@ def test_the_second_pass_begins_after_the_widest_gap():
 def test_repeated_rows_are_no_step_back():
     times = [AUTUMN - 60 * n for n in (70, 69, 69, 68, 59, 58, 58)]
     assert read(times) == times
+
+
+@given(st.integers(-180, -61), st.integers(0, 180), st.data())
+def test_a_row_out_of_order_moves_no_other(first, last, data):
+    """Only a step back of at least half the change is the change. Two neighbours change places, as in a file that was sorted badly."""
+    times = [AUTUMN + 60 * minute for minute in range(first, last + 61)]
+    place = data.draw(st.integers(0, len(times) - 2).filter(lambda n: times[n] // 3600 == times[n + 1] // 3600))
+    times[place : place + 2] = times[place + 1], times[place]
+    assert read(times) == times
+
+
+def test_a_row_of_another_hour_within_the_repeated_one_moves_no_other():
+    for place in (1, 30, 58, 61, 90, 118):
+        times = [AUTUMN + 60 * minute for minute in range(-90, 90)]
+        times.insert(times.index(AUTUMN - 3600 + 60 * place), AUTUMN - 3660)
+        assert read(times) == times, place
+
+
+def test_rows_out_of_order_in_the_first_pass_alone_stay_there():
+    times = [AUTUMN - 60 * n for n in (55, 54, 50, 52, 51)]
+    assert read(times) == times
+
+
+def test_a_row_of_another_hour_does_not_part_the_rows_that_may_be_later():
+    times = [AUTUMN + 60 * n for n in (10, 11, -62, 12)]
+    shown = "".join(dt.datetime.fromtimestamp(time, PACIFIC).strftime("%Y-%m-%d-%H:%M:%S") for time in times).encode()
+    assert to_later_instants(shown, PACIFIC).tolist() == times
+    assert to_instants(shown, PACIFIC).tolist() == [time - 3600 if time > AUTUMN else time for time in times]
+
+
+def test_rows_backwards_are_read_as_those_forwards():
+    times = [*range(AUTUMN - 4200, AUTUMN - 1800, 60), *range(AUTUMN + 2400, AUTUMN + 4200, 60)]
+    assert read(times[::-1]) == times[::-1]
+    times = [AUTUMN + 60 * minute for minute in range(-90, 90)]
+    assert read(times[::-1]) == times[::-1]
+
+
+@pytest.mark.parametrize(("zone", "change"), [("Australia/Lord_Howe", "2019-04-06T15:00:00"), ("Europe/Berlin", "2024-10-27T01:00:00")])
+def test_half_the_change_counts_in_every_zone(zone, change):
+    at = int(dt.datetime.fromisoformat(f"{change}+00:00").timestamp())
+    times = [at + 60 * minute for minute in range(-90, 90)]
+    times[70:72] = times[71], times[70]
+    assert read(times, ZoneInfo(zone)) == times
 
 
 def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were():
@@ -82,3 +125,14 @@ def test_an_hour_in_which_the_offset_does_not_change_gives_what_each_of_its_stam
 def test_impossible_times_are_found_among_others(stamp):
     shown = ["2019-05-15-01:59:59", stamp, "2019-05-15-02:00:00"]
     assert to_instants("".join(shown).encode(), PACIFIC).tolist() == [1557910799, NEVER, 1557910800]
+
+
+@pytest.mark.parametrize("minutes", [(-10, 5), (-10, -10, 5), (-10, 5, 5), (-10, 5, 20)])
+def test_a_few_rows_across_the_change_are_forwards(minutes):
+    times = [AUTUMN + 60 * minute for minute in minutes]
+    assert read(times) == times
+
+
+def test_instants_from_the_cache_can_not_be_changed():
+    for zone in ("UTC", "America/Los_Angeles"):
+        assert not to_instants(b"2019-11-03-01:30:00", ZoneInfo(zone)).flags.writeable

@@ -38,7 +38,7 @@ def contents(found):
         [(table.legend.metrics, table.first, table.stamps, np.nan_to_num(table.value, nan=-1).tolist()) for table in one.tables]
         for one in found
     ]
-    return tables, [one.dropped for one in found], [[one_of.metrics for one_of in one.legends] for one in found]
+    return tables, [(one.dropped.counts, one.dropped.why) for one in found], [[one_of.metrics for one_of in one.legends] for one in found]
 
 
 def children():

@@ -19,6 +19,7 @@ from collectors.mmperfmon.saved_files import Spool
 from collectors.mmperfmon.to_batches import Rows
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
+from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError
 from tokiod.testing.collector_contract import CollectorContract, within
 from tokiod.window import Calendar, Window
@@ -183,14 +184,17 @@ def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own
     ],
 )
 def test_a_column_that_gives_no_cells_is_counted(tmp_path, column, reason):
-    found, data = of(opened(written(tmp_path, [one(column, [5, 6])]), lun_map=("ddn=datatarget",)))
-    assert (found, data.dropped.get(reason)) == ({}, 2)
+    found, data = of(opened(written(tmp_path, [one(column, [5, 6]), one(NSD, [7])]), lun_map=("ddn=datatarget",)))
+    assert (list(found), data.dropped[reason]) == (["datatargets/readbytes"], 2)
+    (tmp_path / "01.out").unlink()
+    with pytest.raises(Fatal, match=f"nothing could be read.*2 x {reason}, for example"):
+        of(opened(tmp_path, lun_map=("ddn=datatarget",)))
 
 
 @pytest.mark.parametrize(("bucket", "reason"), [(1, "buckets shorter than the step"), (300, "buckets longer than the step")])
 def test_buckets_of_another_length_are_not_put_into_rows(tmp_path, bucket, reason):
-    found, data = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)])))
-    assert (found, data.dropped) == ({"datatargets/readbytes": {}}, {reason: 4})
+    with pytest.raises(Fatal, match=rf"nothing could be read: 4 x {reason} \(set the buckets' length: bucket, --step of saved outputs\)$"):
+        of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)])))
     found, data = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)]), step=bucket))
     assert (len(found["datatargets/readbytes"]), data.dropped) == (4, {})
 
@@ -217,9 +221,10 @@ def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
 
 
 def test_an_hour_that_never_was_is_counted(tmp_path):
-    text = one(NSD, [5, 6], begin="2019-03-10T02:00:00")
-    _, data = of(opened(written(tmp_path, [text])))
-    assert data.dropped == {"time stamp that does not exist": 2}
+    text = one(NSD, [5, 6, 7], begin="2019-03-10T02:58:00")
+    found, data = of(opened(written(tmp_path, [text])), Window(1552211940, 1552212600))
+    assert (list(found["datatargets/readbytes"].values()), data.dropped) == ([6, 7], {"time stamp that does not exist": 1})
+    assert data.why["time stamp that does not exist"] == Why("2019-03-10-02:59:00", "check --timezone")
 
 
 def test_files_that_are_no_output_are_counted_next_to_outputs(tmp_path):
@@ -228,7 +233,7 @@ def test_files_that_are_no_output_are_counted_next_to_outputs(tmp_path):
 
 
 def test_an_input_without_any_output_is_refused(tmp_path):
-    with pytest.raises(Fatal, match=r"00.out: not an output of `mmperfmon query`"):
+    with pytest.raises(Fatal, match=r'00.out: nothing could be read: 1 x file without a legend, for example "some notes"'):
         of(opened(written(tmp_path, [b"some notes\n"]) / "00.out"))
 
 

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import gc
-from collections import Counter
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -16,6 +15,7 @@ from collectors.mmperfmon.parse import parse
 from collectors.mmperfmon.parse_legend import Table, read_legend
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, batches, measured
+from tokiod.dropped import Dropped
 from tokiod.tts.schema import UNITS
 from tokiod.window import Window
 
@@ -40,7 +40,7 @@ def table(rows):
 def had(table, window):
     """The records of a window, and its cells."""
     series = Series(Maps())
-    part = measured(table, Buckets(ZoneInfo("UTC"), STEP), series, window, Counter())
+    part = measured(table, Buckets(ZoneInfo("UTC"), STEP), series, window, Dropped())
     found = {}
     for batch in batches([part], window, STEP, series, 1.0):
         times = ((batch.time - START) // STEP).tolist()
@@ -62,9 +62,9 @@ def test_a_value_is_a_record_once_and_the_later_one_counts_in_any_window(rows, c
 
 
 def test_what_is_dropped_of_a_bucket_that_is_there_twice_is_dropped_once():
-    dropped = Counter()
+    dropped = Dropped()
     measured(table([(3, [1, 2, 3, 4]), (3, [1, 2, 3, None])]), Buckets(ZoneInfo("UTC"), STEP), Series(Maps()), None, dropped)
-    assert dropped == {"loopback": 1, "unknown metric": 1}
+    assert dropped.counts == {"loopback": 1, "unknown metric": 1}
 
 
 def test_metrics_without_a_name_of_tts_are_kept_under_declared_ones():
@@ -78,7 +78,7 @@ def test_metrics_without_a_name_of_tts_are_kept_under_declared_ones():
         "nsd1|GPFSFilesystem|c|fs|gpfs_fs_tot_queue_wait_wr": [1, 2],
         "nsd1|GPFSFilesystem|c|fs|gpfs_fs_disks": [4, 4],
     }
-    series, dropped = Series(Maps()), Counter()
+    series, dropped = Series(Maps()), Dropped()
     parts = [measured(one, Buckets(ZoneInfo("UTC"), STEP), series, window, dropped) for one in parse(output(columns, times, 500)).tables]
     found = {batch.dataset: (batch.columns, batch.value.tolist()) for batch in batches(parts, window, STEP, series, 1.0)}
     assert found == {
@@ -89,7 +89,7 @@ def test_metrics_without_a_name_of_tts_are_kept_under_declared_ones():
         "datatargets/writequeuewaits": (("nsd1:c|fs",), [1.0, 2.0]),
     }
     assert found.keys() <= UNITS.keys()
-    assert +dropped == {"unknown metric": 2}
+    assert dropped.counts == {"unknown metric": 2}
 
 
 def test_legends_that_do_not_come_again_are_not_kept():

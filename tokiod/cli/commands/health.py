@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokiod.analysis.health import health, needed
+from tokiod.analysis.health import SeveralFileSystems, health, needed
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed, clock_option, config_option
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tokiod.analysis.health import Health, Target
+    from tokiod.cli.common.named_files import FilesAt
     from tokiod.clock import Clock
 
 KIB = quantity("", "KiB", 1)
@@ -41,33 +42,49 @@ KIB = quantity("", "KiB", 1)
     metavar="TIME|SPAN",
     help="The time: ISO 8601, or a time span before now such as 1h or 30d.  [default: now, or the file's end]",
 )
+@click.option("--filesystem", metavar="NAME", help="The file system, of several in one archive.  [default: each of them]")
 @click.option("--timezone", metavar="ZONE", help="IANA time zone of all times.  [default: the configuration's, else UTC]")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, of several file systems one each.")
 @config_option
 @clock_option
-def health_command(config_path: Path, clock: Clock, what: str, time: str | None, timezone: str | None, *, as_json: bool) -> None:
+def health_command(
+    config_path: Path, clock: Clock, what: str, time: str | None, filesystem: str | None, timezone: str | None, *, as_json: bool
+) -> None:
     """Show how full the targets of a system are or were.
 
     The state is that of the last sample at or before the time, at most a day older. DATE: YYYY-MM-DD at the site, today or yesterday, at
     its end. A FILE needs no configuration.
+
+    Targets of several file systems in one archive are shown by file system.
 
     `away` marks a target that another server than its home served. An OSS is overloaded if it serves more OSTs than most do. The keys of
     --json are those of pytokio's lfsstatus. Exit 0 shown, 2 failed.
     """
     files = files_at(what, time, timezone, needed, config_path, clock)
     try:
-        found = health(files.name, files.paths, files.time, OpenParts())
+        found = _found(files, filesystem)
     except PermissionError:
         raise
     except OSError as error:
         raise Failed(f"{error.filename or files.name}: {error.strerror or error}") from error
-    if as_json:
-        echo_json(found)
-        return
-    show(*_shown(found, files.label, files.zone))
+    for one in found:
+        if as_json:
+            echo_json(one)
+        else:
+            show(*_shown(one, files.label, files.zone))
+
+
+def _found(files: FilesAt, filesystem: str | None) -> list[Health]:
+    """Return the state of the targets, of several file systems by file system."""
+    parts = OpenParts()
+    try:
+        return [health(files.name, files.paths, files.time, parts, filesystem)]
+    except SeveralFileSystems as several:
+        return [health(files.name, files.paths, files.time, parts, name) for name in several.names]
 
 
 def _shown(found: Health, label: str, zone: dt.tzinfo) -> list[RenderableType]:
+    label = f"{label}, file system {found.filesystem}" if found.filesystem else label
     at = dt.datetime.fromtimestamp(found.fshealth_ost_actual_timestamp, zone)
     age = int(found.fshealth_ost_fullness_lead_secs)
     head = f"{label} at {at:%Y-%m-%d %H:%M:%S %Z}" + (f", {span(age)} before the requested time" if age else "")
