@@ -137,11 +137,16 @@ def test_a_job_that_no_sample_saw_is_in_the_row_of_its_end():
 
 
 def test_what_was_dropped_is_in_the_row():
-    rows, readings = Rows([BYTES]), Readings()
-    readings.drop("vanished", count=2)
+    rows, readings, later = Rows([BYTES]), Readings(), Readings()
+    readings.drop("vanished", "a", count=2)
+    later.drop("vanished", "b", count=2)
+    later.drop("malformed", "c")
     rows.take({"sensor": readings}, 90.0)
-    rows.take({"sensor": readings}, 95.0)
-    assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4}
+    rows.take({"sensor": later}, 95.0)
+    assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4, ("sensor", "malformed"): 1}
+    found = NodeRows(METRICS, rows)
+    assert found.values(60.0)[1] == {"sensor: vanished": 4, "sensor: malformed": 1}
+    assert found.examples(60.0) == {"sensor: vanished": "a", "sensor: malformed": "c"}
 
 
 ENERGY, POWER, HOT = counter("gpu_energy", "J", ""), gauge("gpu_power", "W", ""), gauge("gpu_temperature", "degC", "", "max")

@@ -41,7 +41,7 @@ class Hierarchy(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a cgroup is: a job, SCHEDULER:ID, or a directory that may have jobs; reason: why it is none and would be taken for one."""
+    """What a cgroup is: a job, SCHEDULER:ID, or a directory that may have jobs. reason: of what is counted."""
 
     job: str = ""
     may_have_jobs: bool = False
