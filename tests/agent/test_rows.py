@@ -44,6 +44,13 @@ def test_an_increase_belongs_to_the_row_of_its_middle():
     assert [rows.at(start).values for start in (0.0, 60.0)] == [{("bytes", ""): 7}, {("bytes", ""): 3}]
 
 
+@pytest.mark.parametrize(("apart", "known"), [(30.0, [5, 4]), (30.5, [None, None]), (59.0, [None, None])])
+def test_two_samples_in_different_rows_that_are_more_than_half_a_row_apart_leave_both_unknown(apart, known):
+    """How their increase is divided is not known: each row would have a part of the other."""
+    rows = rows_of([(0.0, (BYTES, "", 0)), (50.0, (BYTES, "", 5)), (50.0 + apart, (BYTES, "", 9)), (119.0, (BYTES, "", 9))])
+    assert [rows.at(start).values.get(("bytes", "")) for start in (0.0, 60.0)] == known
+
+
 @pytest.mark.parametrize(
     ("samples", "known"),
     [

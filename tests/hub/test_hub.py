@@ -14,7 +14,7 @@ from tokiod.config.load import HubConfig
 from tokiod.errors import ConfigError
 from tokiod.hub import messages
 from tokiod.hub.classes import NodeClasses
-from tokiod.hub.hub import MISSING, NO_ROW, Hub
+from tokiod.hub.hub import KEPT_SECONDS, MISSING, NO_ROW, QUERY_SECONDS, Hub
 from tokiod.hub.nodes import MAX_REASONS
 from tokiod.metrics import catalogue
 from tokiod.testing.clock import FakeClock
@@ -236,6 +236,19 @@ def test_a_row_that_the_agent_does_not_have_is_a_reason_and_no_value(site):
     answer, _ = site.answer()
     assert (answer.records, answer.dropped) == (0, {NO_ROW: 1})
     assert site.count() == 0
+
+
+@pytest.mark.parametrize(("since", "count"), [(START, 1), (START + 1, 0), (START - 3600, 1)])
+def test_a_node_has_the_row_with_which_its_memory_begins(site, since, count):
+    site.hello("nid1", since=since)
+    assert site.count(START, START + 60) == count
+
+
+@pytest.mark.parametrize(("ago", "count"), [(KEPT_SECONDS - QUERY_SECONDS, 0), (KEPT_SECONDS - QUERY_SECONDS - 1, 1)])
+def test_a_row_that_can_no_longer_be_asked_in_time_counts_only_if_it_was_sent(site, ago, count):
+    site.wait(START + ago - site.clock.time())
+    site.hello("nid1", since=START - 7200)
+    assert site.count(START, START + 60) == count
 
 
 def test_the_count_of_a_window_is_what_was_sent_and_what_nodes_still_have(site):

@@ -61,6 +61,7 @@ def test_a_row_has_the_job_the_node_its_times_and_what_was_counted():
 def test_what_no_clock_and_no_kernel_says_stays_within_the_table():
     found = as_lists(job_rows(states((0, 0, 1e300, -1e300, 1, {"job_cpu": 1e300, "job_mem": -5})), ("a",), ("n",), WINDOW))
     assert (found["time"], found["begin"]) == ([START], [START * BILLION])
+    assert as_lists(job_rows(states((0, 0, -1e300, START, 0, {})), ("a",), ("n",), WINDOW))["begin"] == [0]
     assert (found["cpu.sum"], found["mem_bytes.max"]) == ([2**62], [0])
 
 
