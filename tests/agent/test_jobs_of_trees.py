@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tokiod.agent import cgroup_watches
 from tokiod.agent.hierarchies import OF_USER, UNKNOWN
 from tokiod.agent.job_patterns import site_forms
 from tokiod.agent.rows import Rows
@@ -289,7 +290,7 @@ def test_the_second_cgroup_of_a_job_in_one_hierarchy_is_counted_once(node):
 def test_a_job_that_ran_and_is_empty_has_one_end_and_no_more_rows(node, is_blind, monkeypatch):
     """Slurm left its cgroup behind, which keeps memory."""
     if is_blind:
-        monkeypatch.setattr(jobs_sensor, "Inotify", no_inotify)
+        monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
     node.v2(f"{SCOPE}/job_5", 2_000_000, memory_current="7\n")
     node.v2(f"{SCOPE}/job_6", 0, populated=0)
     assert node.sample().keys() == {"slurm:5", "slurm:6"}

@@ -293,7 +293,9 @@ def sizes(sensor):
     """Return the sizes of all that the sensor keeps, and the number of descriptors."""
     return {
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
-        **{name: len(value) for name, value in vars(sensor).items() if isinstance(value, dict | set | list)},
+        **{
+            name: len(value) for of in (sensor, sensor._watches) for name, value in vars(of).items() if isinstance(value, dict | set | list)
+        },
     }
 
 

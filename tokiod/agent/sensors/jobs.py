@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tokiod.agent.cgroup_watches import LOST, MADE, POPULATION, CgroupWatches
 from tokiod.agent.configured_events import JOB_EVENTS, ConfiguredEvents
 from tokiod.agent.hierarchies import Hierarchy, found_in, hierarchies
-from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERFLOW, Inotify
 from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup, cpu_parser
 from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
 from tokiod.agent.sensor import TICK_SECONDS, Absent, JobEnd, Readings, Sensor
@@ -69,13 +69,10 @@ class Jobs(Sensor):
         self._counted: set[str] = set()
         self._hierarchies: dict[str, Hierarchy] = {}
         self._controllers: dict[str, str] = {}
-        self._inotify: Inotify | None = None
-        self._directories: dict[int, tuple[Hierarchy, str]] = {}
-        self._watched: dict[str, int] = {}
-        self._populations: dict[int, str] = {}
         self._parents: dict[str, RemovedChildren] = {}
         self._removed: dict[str, list[JobCgroup | None]] = {}
-        self._is_blind = self._has_begun = False
+        self._watches = CgroupWatches(tree)
+        self._has_begun = False
         self._scanned = self._full = float("-inf")
 
     def find(self) -> None:
@@ -87,12 +84,12 @@ class Jobs(Sensor):
         self._events.find()
 
     def fileno(self) -> int | None:
-        return self._inotify.fileno() if self._inotify else None
+        return self._watches.fileno()
 
     def sample(self, readings: Readings, now: float) -> None:
         self._events.report(readings)
         self.heed(readings, now)
-        if self._is_blind and now - self._scanned >= RESCAN_SECONDS:
+        if self._watches.is_blind and now - self._scanned >= RESCAN_SECONDS:
             self._scan(readings, now)
         # Samples are due by the clock of the rows, which runs not quite as this one.
         is_full = now - self._full >= FULL_SECONDS - 1.5 * TICK_SECONDS
@@ -102,7 +99,7 @@ class Jobs(Sensor):
         self._meet_elsewhere(readings, now)
         for job in list(self.jobs.values()):
             # One that came and ended since the sample before was not known to have run when it was looked at.
-            if self._is_blind or (is_full and job.events is None) or (job.has_used() and not job.has_run):
+            if self._watches.is_blind or (is_full and job.watch is None) or (job.has_used() and not job.has_run):
                 self._look_at_population(readings, job)
             if not job.is_exact:
                 job.read(readings, is_full=is_full)
@@ -118,13 +115,13 @@ class Jobs(Sensor):
         elif not job.is_gone:
             for metric, value in job.since_begin(job.fresh).items():
                 readings.add_job(job.job, "", metric, value)
-        elif self._is_blind or not self.tree.exists(job.path):
+        elif self._watches.is_blind or not self.tree.exists(job.path):
             # Otherwise inotify is about to report it.
             self._remove(readings, job.path)
 
     def read_ahead(self, now: float, *, is_rare: bool) -> bool:
         # inotify's events are not looked for: a caller that reads ahead waits for fileno(), too.
-        if is_rare or self._inotify is None or self._is_blind or self._removed:
+        if is_rare or not self._has_begun or self._watches.is_blind or self._removed:
             return False
         for job in self.jobs.values():
             if job.is_exact:
@@ -141,8 +138,10 @@ class Jobs(Sensor):
 
     def heed(self, readings: Readings, now: float) -> None:
         """Take what inotify reports: it must be called soon after `fileno()` becomes readable."""
-        if self._inotify is None:
-            self._begin(readings, now)
+        if not self._has_begun:
+            self._watches.begin(readings)
+            self._scan(readings, now)
+            self._has_begun = True
             return
         for _ in range(MAX_SETTLING):
             self._take_events(readings, now)
@@ -151,30 +150,24 @@ class Jobs(Sensor):
 
     def _take_events(self, readings: Readings, now: float) -> bool:
         """Take the events that are there; return whether there was any."""
-        events = list(self._inotify.events()) if self._inotify is not None else []
-        for number, mask, name in events:
-            if mask & OVERFLOW:
+        changes = list(self._watches.changes())
+        for change, hierarchy, cgroup in changes:
+            if hierarchy is None or change == LOST:
                 readings.drop("events lost", "inotify's queue was full")
                 self._scan(readings, now)
-            elif number in self._populations:
-                self._heed_population(readings, number, mask)
-            elif number in self._directories:
-                self._heed_directory(readings, now, number, mask, name)
-        return bool(events)
+            elif change == POPULATION:
+                self._heed_population(readings, cgroup)
+            elif change == MADE:
+                self._meet(readings, now, hierarchy, cgroup)
+            else:
+                self._counted.discard(cgroup[len(hierarchy.root) :])
+                self._remove(readings, cgroup)
+        return bool(changes)
 
     def close(self) -> None:
         for job in self.jobs.values():
             job.close()
-        if self._inotify is not None:
-            self._inotify.close()
-            self._inotify = None
-
-    def _begin(self, readings: Readings, now: float) -> None:
-        with readings:
-            self._inotify = Inotify()
-        self._is_blind = self._inotify is None
-        self._scan(readings, now)
-        self._has_begun = True
+        self._watches.close()
 
     def _scan(self, readings: Readings, now: float) -> None:
         self._scanned = now
@@ -186,7 +179,7 @@ class Jobs(Sensor):
         """Watch a directory and look at what is in it already, in this order: what comes between is seen twice, never missed."""
         if directory.count("/") > hierarchy.root.count("/") + MAX_DEPTH:
             return
-        self._watch(readings, hierarchy, directory)
+        self._watches.enter(readings, hierarchy, directory)
         try:
             with os.scandir(self.tree.path(directory)) as entries:
                 names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -267,15 +260,9 @@ class Jobs(Sensor):
     def _begin_life(self, readings: Readings, job: JobCgroup) -> None:
         self.jobs[job.path] = job
         if job.hierarchy.is_v2 and job.watch is None:
-            self._watch_population(readings, job, job.path)
+            job.watch = self._watches.follow(readings, job.hierarchy, job.path, job.path)
         if not job.is_gone:
             self._look_at_population(readings, job)
-
-    def _watch_population(self, readings: Readings, job: JobCgroup, directory: str) -> None:
-        with readings:
-            if self._inotify is not None:
-                job.watch = self._inotify.watch(self.tree.path(f"{directory}/cgroup.events"), MODIFY)
-                self._populations[job.watch] = job.path
 
     def _join(self, readings: Readings, hierarchy: Hierarchy, directory: str, job: str) -> None:
         """Give a job what another hierarchy has of it. In one hierarchy it has one cgroup: its figures are those of the first."""
@@ -292,7 +279,7 @@ class Jobs(Sensor):
             self._add(readings, hierarchy, directory, job)
         elif known is not None and hierarchy.is_v2 and known.events is None:
             known.events = self.tree.hold(f"{directory}/cgroup.events")
-            self._watch_population(readings, known, directory)
+            known.watch = self._watches.follow(readings, hierarchy, directory, path)
         elif known is not None and first.is_v2 and not hierarchy.is_v2 and not known.is_joined:
             known.add_files(JobCgroup.v1(self.tree, job, "", directory[len(hierarchy.root) + 1 :], places=self._controllers))
 
@@ -304,13 +291,10 @@ class Jobs(Sensor):
             del self._named[name]
         return job
 
-    def _heed_population(self, readings: Readings, number: int, mask: int) -> None:
-        directory = self._populations[number]
-        if mask & IGNORED:
-            del self._populations[number]
-        elif job := self.jobs.get(directory):
+    def _heed_population(self, readings: Readings, path: str) -> None:
+        if job := self.jobs.get(path):
             self._look_at_population(readings, job)
-        elif ended := self._ended.get(directory):
+        elif ended := self._ended.get(path):
             self._resume(readings, ended)
 
     def _look_at_population(self, readings: Readings, job: JobCgroup) -> None:
@@ -350,7 +334,7 @@ class Jobs(Sensor):
         for path, job in list(self._ended.items()):
             if not self.tree.exists(path):
                 self._remove(readings, path)
-            elif job.has_cpu and (self._is_blind or job.watch is None):
+            elif job.has_cpu and (self._watches.is_blind or job.watch is None):
                 name, parse = cpu_parser(job.hierarchy.version)
                 with readings:
                     if parse(self.tree.read(f"{path}/{name}")) > job.last.get(CPU, float("inf")):
@@ -368,24 +352,10 @@ class Jobs(Sensor):
         readings.begun.add(again.job)
         self._begin_life(readings, again)
 
-    def _heed_directory(self, readings: Readings, now: float, number: int, mask: int, name: str) -> None:
-        hierarchy, directory = self._directories[number]
-        if mask & IGNORED:
-            del self._directories[number]
-            if self._watched.get(directory) == number:
-                del self._watched[directory]
-        elif mask & CREATE:
-            self._meet(readings, now, hierarchy, f"{directory}/{name}")
-        elif mask & DELETE:
-            self._counted.discard(f"{directory}/{name}"[len(hierarchy.root) :])
-            self._remove(readings, f"{directory}/{name}")
-
     def _remove(self, readings: Readings, path: str) -> None:
         """Note that a cgroup is removed; another child of a parent of jobs counts too."""
         job = self._forget(path)
-        if self._inotify is not None and (number := self._watched.pop(path, None)) is not None:
-            self._inotify.unwatch(number)
-            self._directories.pop(number, None)
+        self._watches.leave(path)
         if (parent := os.path.dirname(path)) in self._parents:
             self._removed.setdefault(parent, []).append(job)
         elif job is not None:
@@ -419,9 +389,7 @@ class Jobs(Sensor):
         return True
 
     def _end(self, readings: Readings, job: JobCgroup) -> None:
-        if self._inotify is not None and job.watch is not None:
-            self._inotify.unwatch(job.watch)
-            self._populations.pop(job.watch, None)
+        self._watches.unfollow(job.watch)
         if not job.has_ended:
             if job.has_cpu and not job.is_exact:
                 readings.drop("end of a job not sampled", job.job)
@@ -431,17 +399,3 @@ class Jobs(Sensor):
         job.read_counts(readings)
         job.close()
         readings.ended.append(JobEnd(job.job, job.is_exact, {metric.name: value for metric, value in job.since_begin(job.last).items()}))
-
-    def _watch(self, readings: Readings, hierarchy: Hierarchy, directory: str) -> None:
-        if self._inotify is None or directory in self._watched:
-            return
-        try:
-            number = self._inotify.watch(self.tree.path(directory), CREATE | DELETE | ONLYDIR)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._is_blind = True
-            readings.drop("no inotify watch", f"{directory}: {error.strerror}")
-            return
-        self._directories[number] = (hierarchy, directory)
-        self._watched[directory] = number
