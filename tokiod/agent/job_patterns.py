@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SLUID = r"s[0-9A-Z]{13}"
 _PBS = r"(?P<prefix>pbs[^/]*)"
+_GRID_ENGINE = r"(?:(?i:uge|age|sge|gridengine|sgeexecd[^/]*|sge_execd))(?:\.slice|\.service)?"
 _TASK = r"\d+(?:\.\d+)?"
 
 
@@ -41,7 +42,7 @@ PATTERNS = _forms(
     ("torque", r"torque/(?P<id>[^/]+)"),
     ("lsf", r"lsf[^/]*/(?:[^/]+/)*job\.(?P<id>\d+(?:\[\d+\])?)(?:\.[^/]*)?"),
     # Univa's and Altair's, and Son of Grid Engine.
-    ("sge", rf"(?:UGE|AGE|SGE|sge)(?:\.slice)?/(?P<id>{_TASK})"),
+    ("sge", rf"{_GRID_ENGINE}/(?P<id>{_TASK})"),
     # Open and Gridware Cluster Scheduler, whose slice has any name: a job in a scope, a parallel one in a slice of scopes.
     ("sge", rf"(?P<name>[a-z][a-z0-9]+)-jobs\.slice/(?P=name)\.(?P<id>{_TASK})\.scope"),
     ("sge", rf"(?P<name>[a-z][a-z0-9]+)-jobs\.slice/(?P=name)-jobs-(?P<id>{_TASK})\.slice"),
@@ -60,7 +61,7 @@ _HOMES = _forms(
     ("pbs", r"pbs[^/]*\.slice/(?!jobid$|jobs$)[^/]+"),
     ("pbs", r"pbs(?:pro|_jobs)?/[^/]+"),
     ("lsf", r"lsf(?:\.slice)?/[^/]+/[^/]+"),
-    ("sge", r"(?:UGE|AGE|SGE|sge)(?:\.slice)?/[^/]+"),
+    ("sge", rf"{_GRID_ENGINE}/[^/]+"),
     ("sge", r"(?P<name>[a-z][a-z0-9]+)-jobs\.slice/(?P=name)[.-][^/]+"),
     ("oar", r"oar(?:\.slice)?/(?:oar-u?\d+\.slice/[^/]+|(?!oar-u?\d+\.slice$)[^/]+)"),
     ("htcondor", r"htcondor/[^/]+"),
