@@ -1,0 +1,102 @@
+"""What is read of a job's cgroup: each byte of a disk once, and counters that never fall."""
+
+import pytest
+
+from tokiod.agent.job_cgroup import JobCgroup
+from tokiod.agent.sensor import Readings
+from tokiod.agent.tree import Tree
+
+SDA, SDB = "8:0 rbytes={} wbytes=20 rios=3 wios=4 dbytes=0 dios=0\n", "8:16 rbytes={} wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n"
+LOOP = "7:0 rbytes={} wbytes=0 rios=5 wios=0 dbytes=0 dios=0\n"
+BYTES, OPERATIONS = "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"
+MEMORY_V1 = "total_cache 1\ntotal_rss 2\ntotal_pgfault {}\ntotal_pgmajfault {}\n"
+
+
+@pytest.fixture
+def v2(tmp_path):
+    """Return what writes a file of a job's cgroup, reads all, and returns its values by name with what was dropped."""
+    job = tmp_path / "job_1"
+    job.mkdir()
+    (job / "cpu.stat").write_text("usage_usec 3\nuser_usec 2\nsystem_usec 1\n")
+    cgroup = JobCgroup.v2(Tree(str(tmp_path)), "slurm:1", "job_1")
+    yield lambda name, text: read(cgroup, job / name, text)
+    cgroup.close()
+
+
+@pytest.fixture
+def v1(tmp_path):
+    for controller in ("cpuacct", "memory", "blkio"):
+        (tmp_path / controller / "job_1").mkdir(parents=True)
+    (tmp_path / "cpuacct/job_1/cpuacct.usage").write_text("3\n")
+    for name in (BYTES, OPERATIONS):
+        (tmp_path / "blkio/job_1" / name).write_text("")
+    (tmp_path / "memory/job_1/memory.stat").write_text(MEMORY_V1.format(0, 0))
+    cgroup = JobCgroup.v1(Tree(str(tmp_path)), "slurm:1", ".", "job_1")
+    yield lambda name, text: read(cgroup, tmp_path / name.partition(".")[0] / "job_1" / name, text)
+    cgroup.close()
+
+
+def read(cgroup, path, text):
+    path.write_text(text)
+    readings = Readings()
+    cgroup.read(readings, is_full=True)
+    return {metric.name: value for metric, value in cgroup.fresh.items()}, readings.examples
+
+
+def disks(values):
+    return {name.removeprefix("job_disk_"): value for name, value in values.items() if name.startswith("job_disk_")}
+
+
+def test_a_device_that_leaves_the_list_keeps_its_bytes_in_the_jobs_sums(v2):
+    read_of = [disks(v2("io.stat", text)[0])["read"] for text in (
+        SDA.format(100) + SDB.format(1000), SDA.format(110), "", SDA.format(5) + SDB.format(7),
+    )]  # fmt: skip
+    assert read_of == [1100, 1110, 1110, 1122]
+
+
+def test_files_and_memory_are_no_disks(v2):
+    assert disks(v2("io.stat", SDA.format(100) + LOOP.format(50))[0]) == {"read": 100, "written": 20, "reads": 3, "writes": 4}
+    assert disks(v2("io.stat", LOOP.format(60))[0])["read"] == 100
+
+
+def test_a_job_that_used_no_disk_has_zeros(v2):
+    assert disks(v2("io.stat", "")[0]) == {"read": 0, "written": 0, "reads": 0, "writes": 0}
+    assert disks(v2("io.stat", LOOP.format(60))[0]) == {"read": 0, "written": 0, "reads": 0, "writes": 0}
+
+
+@pytest.mark.parametrize("torn", ["8:0 ", "8:0 \n", "8:0", "8:0 rbytes=1", "8:0 rbytes=1 wbytes=2 rios=3"])
+def test_a_line_without_all_its_keys_is_no_reading(v2, torn):
+    assert disks(v2("io.stat", SDA.format(100))[0])["read"] == 100
+    values, dropped = v2("io.stat", torn)
+    assert (disks(values), dropped) == ({}, {"malformed": "ValueError: no counts of device 8:0"})
+    assert disks(v2("io.stat", SDA.format(130))[0])["read"] == 130
+
+
+def test_devices_that_the_kernel_prints_without_numbers_stand_before_the_one_that_has_some(v2):
+    values, dropped = v2("io.stat", "7:2 8:16 " + SDA.format(100))
+    assert (disks(values)["read"], dropped) == (100, {})
+
+
+def test_a_path_of_nvme_is_no_device(v2):
+    assert disks(v2("io.stat", "(unknown) rbytes=0 wbytes=0 rios=3 wios=0 dbytes=0 dios=0\n" + SDA.format(100))[0])["reads"] == 3
+    assert disks(v2("io.stat", "(unknown) 8:16 " + SDA.format(110))[0])["read"] == 110
+
+
+def test_a_number_that_is_none_is_counted(v2):
+    values, dropped = v2("io.stat", SDA.format("x"))
+    assert (disks(values), list(dropped)) == ({}, ["malformed"])
+
+
+def test_a_volume_is_counted_on_its_disks_on_v1_too(v1, tmp_path):
+    (tmp_path / "sys/dev/block/253:0/slaves/sda2").mkdir(parents=True)
+    text = "253:0 Read 70\n253:0 Write 7\n253:0 Total 77\n8:0 Read 70\n8:0 Write 7\n8:0 Sync 77\n7:1 Read 9\n7:1 Write 0\nTotal 154\n"
+    assert disks(v1(BYTES, text)[0]) == {"read": 70, "written": 7, "reads": 0, "writes": 0}
+    assert disks(v1(OPERATIONS, text)[0])["reads"] == 70
+    assert disks(v1(BYTES, "8:16 Read 5\n8:16 Write 0\nTotal 5\n")[0])["read"] == 75
+
+
+def test_what_a_step_had_counted_is_not_taken_back_where_the_kernel_forgets_it(v1):
+    faults = [v1("memory.stat", MEMORY_V1.format(*counts))[0] for counts in ((900, 9), (400, 9), (450, 10))]
+    assert [values["job_page_faults"] for values in faults] == [900, 900, 950]
+    assert [values["job_major_page_faults"] for values in faults] == [9, 9, 10]
+    assert faults[-1]["job_mem_anon"] == 2
