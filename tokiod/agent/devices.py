@@ -28,8 +28,8 @@ _PATH = re.compile(r"(nvme\d+)c\d+(n\d+)")
 def namespace_of(name: str) -> str | None:
     """Return the disk to which an NVMe path leads, such as nvme0n1 of nvme0c1n1; None of what is no path.
 
-    Of a namespace with several paths (native multipath) the kernel has a disk for each besides the namespace's own. All count, or the
-    paths alone (before Linux 6.4).
+    Of a namespace with several paths (native multipath) the kernel has a disk for each besides the namespace's own. All count, or in
+    older kernels the paths alone.
     """
     return f"{match[1]}{match[2]}" if (match := _PATH.fullmatch(name)) else None
 
