@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 TICK_SECONDS, RARE_SECONDS = 1.0, 10.0
 """Between two samples of a sensor: of one whose gauges change from second to second, and of the others."""
-MAX_COUNT = 1 << 64
+MAX_COUNT = 1 << 62
+"""No counter of a node gets so far in its time; one that fell below zero shows a number near 2^64."""
+MOST = {"%": 100.0, "W": 30_000.0, "1/min": 60_000.0}
+"""By unit: the largest value that a node, a device or a fan can have."""
 MAX_NAME_CHARACTERS = 128
 
 
@@ -110,8 +113,11 @@ class Readings:
         return False
 
     def _is_possible(self, metric: Metric, value: Value) -> bool:
-        if not math.isfinite(value) or abs(value) > MAX_COUNT or (value < 0 and not metric.may_be_negative):
+        if not math.isfinite(value) or (value < 0 and not metric.may_be_negative):
             self.drop("malformed", f"{metric.name} is {value}")
+            return False
+        if abs(value) > MOST.get(metric.unit, MAX_COUNT):
+            self.drop("implausible", f"{metric.name} is {value} {metric.unit}")
             return False
         return True
 
