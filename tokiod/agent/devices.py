@@ -2,17 +2,18 @@
 
 A disk: what /sys/block has, made of no other device (its `slaves` are empty), with data on a device of its own, not in a file, in memory or
 behind a volume manager that names no slaves. An interface: one of a device, but for those below another one of a device. A meter of power:
-one that no other meter contains.
+one whose power no other meter measures too.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from tokiod.agent.tree import Tree
 
@@ -22,6 +23,11 @@ _FIXED_MAJORS = {1: "ramdisk", 2: "fd", 7: "loop", 9: "md", 11: "sr", 43: "nbd",
 _NO_DISK = frozenset({*_FIXED_MAJORS.values(), "zram", "device-mapper", "mdp", "bcache", "zvol"})
 _NAME_OF_NO_DISK = re.compile(r"(?:loop|ram|zram|dm-|md(?:_d)?|sr|fd|nbd|drbd|bcache)\d")
 _PARTITION = re.compile(r"(.*\d)p\d+|(.*\D)\d+")
+_TOTAL = re.compile(r"pin\d*|system|.*\btotal\b.*", re.IGNORECASE)
+_SOCKET = re.compile(r"(\w+) Power Socket (\d+)")
+_WITHIN = {"Module": {"Grace", "GPU", "CPU", "SysIO"}, "Grace": {"CPU", "SysIO"}}
+_PART = re.compile(r"\b(?:cpu|gpu|proc|module|grace|sysio|soc|socket|mem|dram|dimm|fan|pcie?|disk|hdd|storage)", re.IGNORECASE)
+_SYSTEM = re.compile(r"LNXSY(?:STM|BUS):\d+")
 _PATH = re.compile(r"(nvme\d+)c\d+(n\d+)")
 
 
@@ -97,3 +103,59 @@ def _master(tree: Tree, link: str) -> str:
         return os.path.basename(os.readlink(tree.path(link)))
     except OSError:
         return ""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A meter of power of hwmon. `chip`: hwmonN; `driver`: its name; `device`: where the device is; `measures`: devices that ACPI names."""
+
+    path: str
+    chip: str
+    driver: str
+    label: str
+    device: str = ""
+    measures: tuple[str, ...] = ()
+
+    @property
+    def is_of_acpi(self) -> bool:
+        """Whether it is a meter of the firmware, which measures parts of the machine, or all of it."""
+        return self.driver == "power_meter"
+
+    @property
+    def is_of_node(self) -> bool:
+        """Whether it measures the whole machine, as one of ACPI does that names no part."""
+        if self.measures:
+            return any(_SYSTEM.fullmatch(os.path.basename(device)) for device in self.measures)
+        return self.is_of_acpi and not _PART.search(self.label)
+
+
+def outermost(meters: Sequence[Meter]) -> list[Meter]:
+    """Return the meters whose power no other one contains, so that their sum has each watt once."""
+    return [meter for meter in meters if not any(_contains(other, meter) for other in meters)]
+
+
+def _contains(outer: Meter, inner: Meter) -> bool:
+    """Return whether a meter's power is a part of another one's.
+
+    Labels say so of a socket (Module, Grace, CPU and SysIO of NVIDIA) and of a chip (the input of a power supply, a total), and ACPI says
+    which devices a meter measures. The meter of the whole machine contains all others.
+    """
+    of, within = _SOCKET.fullmatch(outer.label), _SOCKET.fullmatch(inner.label)
+    if of and within:
+        return of[2] == within[2] and within[1] in _WITHIN.get(of[1], ())
+    if outer.chip == inner.chip:
+        return _TOTAL.fullmatch(outer.label) is not None and not _TOTAL.fullmatch(inner.label)
+    if outer.is_of_node or inner.is_of_node:
+        return outer.is_of_node and not inner.is_of_node
+    return _measures(outer, inner) and not _measures(inner, outer)
+
+
+def _measures(outer: Meter, inner: Meter) -> bool:
+    return any(f"{inner.device}/".startswith(f"{device}/") for device in outer.measures)
+
+
+def measured_devices(tree: Tree, directory: str) -> tuple[str, ...]:
+    """Return where the devices are that a meter of ACPI says it measures, in sorted order. directory: the meter's own."""
+    names = (f"{directory}/measures/{name}" for name in tree.names(f"{directory}/measures"))
+    links = (tree.path(link) for name in names for link in (name, f"{name}/physical_node"))
+    return tuple(sorted({os.path.realpath(link) for link in links if os.path.exists(link)}))
