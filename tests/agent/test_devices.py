@@ -61,6 +61,12 @@ def test_devices_of_a_jobs_cgroup_are_decided_by_their_numbers(tmp_path):
     assert disks_of(tree, "8:0", "8:2", "253:0", "249:0", "7:3", "1:0", "43:0", "147:1", "9:0", "11:0", "2:0", "259:1") == ["8:0", "259:1"]
 
 
+@pytest.mark.parametrize("attribute", ["partition", "dm", "md", "loop", "disksize"])
+def test_a_device_says_itself_that_it_is_no_disk(tmp_path, attribute):
+    tree = made(tmp_path, "sys/dev/block/240:0/queue", f"sys/dev/block/240:1/{attribute}")
+    assert disks_of(tree, "240:0", "240:1") == ["240:0"]
+
+
 def test_drivers_with_numbers_of_their_own_are_known_by_proc_devices(tmp_path):
     tree = made(tmp_path, files=[("proc/devices", DEVICES)])
     assert disks_of(tree, "8:0", "251:0", "253:0", "230:16", "259:0", "240:0") == ["8:0", "259:0", "240:0"]

@@ -87,6 +87,23 @@ def test_a_number_that_is_none_is_counted(v2):
     assert (disks(values), list(dropped)) == ({}, ["malformed"])
 
 
+def test_a_count_below_zero_is_no_count_now_or_at_the_jobs_end(v2):
+    assert disks(v2("io.stat", SDA.format(100))[0])["read"] == 100
+    values, dropped = v2("io.stat", SDA.format((1 << 64) - 1))
+    assert (disks(values), dropped) == ({}, {"malformed": "ValueError: a count of a device is beyond 2^62"})
+    assert disks(v2("io.stat", SDA.format(110))[0])["read"] == 110
+
+
+def test_a_value_that_cannot_be_true_is_not_that_of_the_jobs_end(tmp_path):
+    (tmp_path / "job_1").mkdir()
+    (tmp_path / "job_1/cpu.stat").write_text(f"usage_usec {(1 << 64) * 10**6}\nuser_usec 2\nsystem_usec 1\n")
+    cgroup, readings = JobCgroup.v2(Tree(str(tmp_path)), "slurm:1", "job_1"), Readings()
+    cgroup.read(readings, is_full=True)
+    cgroup.close()
+    assert {metric.name for metric in cgroup.last} == {metric.name for metric in cgroup.fresh} == {"job_cpu_user", "job_cpu_system"}
+    assert dict(readings.drops) == {"implausible": 1}
+
+
 def test_a_volume_is_counted_on_its_disks_on_v1_too(v1, tmp_path):
     (tmp_path / "sys/dev/block/253:0/slaves/sda2").mkdir(parents=True)
     text = "253:0 Read 70\n253:0 Write 7\n253:0 Total 77\n8:0 Read 70\n8:0 Write 7\n8:0 Sync 77\n7:1 Read 9\n7:1 Write 0\nTotal 154\n"

@@ -22,6 +22,8 @@ _FIXED_MAJORS = {1: "ramdisk", 2: "fd", 7: "loop", 9: "md", 11: "sr", 43: "nbd",
 """Linux: Documentation/admin-guide/devices.txt. Other drivers get the numbers that are free; /proc/devices has all."""
 _NO_DISK = frozenset({*_FIXED_MAJORS.values(), "zram", "device-mapper", "mdp", "bcache", "zvol"})
 _NAME_OF_NO_DISK = re.compile(r"(?:loop|ram|zram|dm-|md(?:_d)?|sr|fd|nbd|drbd|bcache)\d")
+_ATTRIBUTES_OF_NO_DISK = "partition", "dm", "md", "loop", "disksize"
+"""In a device's directory; the last is that of zram."""
 _PARTITION = re.compile(r"(.*\d)p\d+|(.*\D)\d+")
 _TOTAL = re.compile(r"pin\d*|system|.*\btotal\b.*", re.IGNORECASE)
 _SOCKET = re.compile(r"(\w+) Power Socket (\d+)")
@@ -71,7 +73,9 @@ class Disks:
                 return False
         elif name and not self._tree.exists(directory):
             return not _is_partition(name, listed)
-        return not self._tree.exists(f"{directory}/partition") and not self._tree.names(f"{directory}/slaves")
+        if any(self._tree.exists(f"{directory}/{attribute}") for attribute in _ATTRIBUTES_OF_NO_DISK):
+            return False
+        return not self._tree.names(f"{directory}/slaves")
 
     def _driver(self, major: int) -> str:
         if major not in self._drivers:

@@ -10,6 +10,7 @@ from tokiod.agent.configured_events import JOB_EVENTS, report_waiting
 from tokiod.agent.devices import Disks
 from tokiod.agent.increase import Sums
 from tokiod.agent.metric import counter, gauge
+from tokiod.agent.sensor import MAX_COUNT
 from tokiod.agent.tree import HeldFile, Tree, why
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ def _by_disk(disks: Disks, counts_of: Callable[[bytes], Parts], metrics: Iterabl
         disks.forget(but=found)
         if parts and not any(parts.values()):
             raise ValueError(f"no counts of device {next(iter(parts))}")
+        if max((value for counts in parts.values() for value in counts.values()), default=0) > MAX_COUNT:
+            raise ValueError("a count of a device is beyond 2^62")
         return {**nothing, **sums.take(parts)}.items()
 
     return parse
@@ -230,7 +233,7 @@ class JobCgroup:
                 self._leave_out(readings, file, parse, error)
                 continue
             with readings:
-                self.fresh.update(parse(text))
+                self._take(readings, parse(text))
         if is_full:
             self.read_counts(readings)
         self.last.update(self.fresh)
@@ -249,7 +252,7 @@ class JobCgroup:
         self.fresh = {}
         for (_, parse), text in zip(self._quick, self._ahead):
             with readings:
-                self.fresh.update(parse(text))
+                self._take(readings, parse(text))
         self.last.update(self.fresh)
         if _MEMORY in self.fresh:
             self.fresh[_MEMORY] = self._most
@@ -279,6 +282,9 @@ class JobCgroup:
             self.events.close()
         if self.counts is not None:
             self.counts.close()
+
+    def _take(self, readings: Readings, values: Values) -> None:
+        self.fresh.update((metric, value) for metric, value in values if readings.is_possible(metric, value))
 
     def _leave_out(self, readings: Readings, file: HeldFile, parse: Callable[[bytes], Values], error: OSError) -> None:
         """Ask no more for a file that is missing. The first file is that of the CPU time, which every job's cgroup has."""

@@ -75,7 +75,7 @@ class Readings:
         """Add a value. One that its metric cannot have is dropped, and the second of an instance."""
         if (metric.name, instance) in self.values:
             self.drop("duplicate", f"{metric.name} of {instance}")
-        elif self._is_possible(metric, value):
+        elif self.is_possible(metric, value):
             self.values[metric.name, instance] = value
             if wraps_at:
                 self.wraps[metric.name, instance] = wraps_at
@@ -92,7 +92,7 @@ class Readings:
         """Add a value of a job, where it has several places (a target), or "" for the node."""
         if (job, where, metric.name) in self.jobs:
             self.drop("duplicate", f"{metric.name} of {job} {where}")
-        elif self._is_possible(metric, value):
+        elif self.is_possible(metric, value):
             self.jobs[job, where, metric.name] = value
 
     def drop(self, reason: str, example: str = "", count: int = 1) -> None:
@@ -112,7 +112,8 @@ class Readings:
             return True
         return False
 
-    def _is_possible(self, metric: Metric, value: Value) -> bool:
+    def is_possible(self, metric: Metric, value: Value) -> bool:
+        """Return whether a metric can have this value; if not, it is counted as dropped."""
         if not math.isfinite(value) or (value < 0 and not metric.may_be_negative):
             self.drop("malformed", f"{metric.name} is {value}")
             return False
