@@ -82,6 +82,22 @@ def test_a_path_of_nvme_is_no_device(v2):
     assert disks(v2("io.stat", "(unknown) 8:16 " + SDA.format(110))[0])["read"] == 110
 
 
+def test_counts_of_no_device_are_not_zeros(v2):
+    values, dropped = v2("io.stat", "(unknown) rbytes=9 wbytes=0 rios=3 wios=0 dbytes=0 dios=0\n")
+    assert (disks(values), dropped) == ({}, {"malformed": "ValueError: no device has a number"})
+
+
+def test_a_job_that_used_no_device_has_zeros_on_v1_too(v1):
+    assert disks(v1(BYTES, "\nTotal 0\n")[0]) == {"read": 0, "written": 0, "reads": 0, "writes": 0}
+
+
+def test_a_device_of_v1_without_its_numbers_is_no_reading(v1):
+    assert disks(v1(BYTES, "8:0 Read 70\n8:0 Write 7\n")[0])["read"] == 70
+    values, dropped = v1(BYTES, "8:0 Read\n8:0 Total 77\n")
+    assert ("read" in disks(values), dropped) == (False, {"malformed": "ValueError: no counts of device 8:0"})
+    assert disks(v1(BYTES, "8:0 Read 80\n8:0 Write 7\n")[0])["read"] == 80
+
+
 def test_a_number_that_is_none_is_counted(v2):
     values, dropped = v2("io.stat", SDA.format("x"))
     assert (disks(values), list(dropped)) == ({}, ["malformed"])

@@ -139,6 +139,8 @@ def _io_stat(text: bytes) -> Parts:
         keys = dict(word.split(b"=", 1) for word in words if b"=" in word)
         if devices and _IO.keys() <= keys.keys():
             parts[devices[-1]] = {metric: int(keys[key]) for key, metric in _IO.items()}
+    if text.strip() and not parts:
+        raise ValueError("no device has a number")
     return parts
 
 
@@ -148,11 +150,11 @@ def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Parts]:
 
     def parse(text: bytes) -> Parts:
         parts: Parts = {}
-        for device, *words in (line.split() for line in text.splitlines()):
-            if _DEVICE.fullmatch(device):
-                counts = parts.setdefault(device.decode(), {})
-                if len(words) == 2 and words[0] in metrics:  # noqa: PLR2004 - what and how many
-                    counts[metrics[words[0]]] = int(words[1])
+        for words in (line.split() for line in text.splitlines()):
+            if words and _DEVICE.fullmatch(words[0]):
+                counts = parts.setdefault(words[0].decode(), {})
+                if len(words) == 3 and words[1] in metrics:  # noqa: PLR2004 - the line's words
+                    counts[metrics[words[1]]] = int(words[2])
         return parts
 
     return parse
