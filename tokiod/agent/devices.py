@@ -59,7 +59,8 @@ class Disks:
 
     def forget(self, *, but: Collection[str] = ()) -> None:
         """Forget all devices but those of these numbers."""
-        self._known = {key: known for key, known in self._known.items() if key[0] in but}
+        if len(self._known) > len(but):
+            self._known = {key: known for key, known in self._known.items() if key[0] in but}
 
     def _decide(self, number: str, name: str, listed: Collection[str]) -> bool:
         directory = f"sys/dev/block/{number}"

@@ -118,9 +118,9 @@ def _by_disk(disks: Disks, counts_of: Callable[[bytes], Parts], metrics: Iterabl
         disks.forget(but=found)
         if parts and not any(parts.values()):
             raise ValueError(f"no counts of device {next(iter(parts))}")
-        if max((value for counts in parts.values() for value in counts.values()), default=0) > MAX_COUNT:
+        if any(counts and max(counts.values()) > MAX_COUNT for counts in parts.values()):
             raise ValueError("a count of a device is beyond 2^62")
-        return {**nothing, **sums.take(parts)}.items()
+        return (sums.take(parts) or nothing).items()
 
     return parse
 
@@ -235,10 +235,10 @@ class JobCgroup:
                 self._leave_out(readings, file, parse, error)
                 continue
             with readings:
-                self._take(readings, parse(text))
+                self.fresh.update(parse(text))
         if is_full:
             self.read_counts(readings)
-        self.last.update(self.fresh)
+        self._keep(readings)
 
     def read_ahead(self) -> None:
         """Read the quick files, for understand(). Raise OSError, ValueError."""
@@ -254,8 +254,8 @@ class JobCgroup:
         self.fresh = {}
         for (_, parse), text in zip(self._quick, self._ahead):
             with readings:
-                self._take(readings, parse(text))
-        self.last.update(self.fresh)
+                self.fresh.update(parse(text))
+        self._keep(readings)
         if _MEMORY in self.fresh:
             self.fresh[_MEMORY] = self._most
         self._ahead, self._most = [], 0
@@ -285,8 +285,11 @@ class JobCgroup:
         if self.counts is not None:
             self.counts.close()
 
-    def _take(self, readings: Readings, values: Values) -> None:
-        self.fresh.update((metric, value) for metric, value in values if readings.is_possible(metric, value))
+    def _keep(self, readings: Readings) -> None:
+        """Keep the values of this read as the last ones; those that cannot be true are counted."""
+        if self.fresh and (min(self.fresh.values()) < 0 or max(self.fresh.values()) > MAX_COUNT):
+            self.fresh = {metric: value for metric, value in self.fresh.items() if readings.is_possible(metric, value)}
+        self.last.update(self.fresh)
 
     def _leave_out(self, readings: Readings, file: HeldFile, parse: Callable[[bytes], Values], error: OSError) -> None:
         """Ask no more for a file that is missing. The first file is that of the CPU time, which every job's cgroup has."""

@@ -73,10 +73,10 @@ class Disk(Sensor):
 
     def _counts(self, readings: Readings, lines: list[bytes]) -> dict[str, Counts]:
         found: dict[str, Counts] = {}
-        names = {_device(line)[1] for line in lines}
-        for line in lines:
+        devices = [_device(line) for line in lines]
+        names = {name for _, name in devices}
+        for line, (number, name) in zip(lines, devices):
             with readings:
-                number, name = _device(line)
                 if namespace_of(name) or self._disks.is_disk(number, name, names):
                     found[name] = _counts(line)
         return found
@@ -84,8 +84,10 @@ class Disk(Sensor):
 
 def _device(line: bytes) -> tuple[str, str]:
     """Return a line's MAJOR:MINOR and its name, which are empty where the line is cut."""
-    major, minor, name, *_ = (*line.decode("utf-8", "backslashreplace").split(None, 3), "", "", "")
-    return f"{major}:{minor}", name
+    fields = line.split(None, 3)
+    if len(fields) < 3:  # noqa: PLR2004 - as named
+        return "", ""
+    return f"{fields[0].decode('ascii', 'replace')}:{fields[1].decode('ascii', 'replace')}", fields[2].decode("utf-8", "backslashreplace")
 
 
 def _counts(line: bytes) -> Counts:
