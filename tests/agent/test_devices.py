@@ -82,6 +82,11 @@ def test_without_sys_a_partition_is_what_has_its_disk_in_the_list(tmp_path):
     assert disks_of(Tree(str(tmp_path)), *listed) == ["8:0 sda", "259:0 nvme0n1", "230:0 zd0", "202:1 xvda1", "8:16 sdp1"]
 
 
+def test_a_device_with_a_name_is_known_by_its_number_where_sys_block_is_not_there(tmp_path):
+    tree = made(tmp_path, "sys/dev/block/240:0/slaves", "sys/dev/block/240:1/slaves/vol0")
+    assert disks_of(tree, "240:0 vol0", "240:1 vol1", "240:2 vol2") == ["240:0 vol0", "240:2 vol2"]
+
+
 def test_a_device_whose_volume_is_taken_apart_does_not_become_a_disk_while_it_is_listed(tmp_path):
     tree = made(tmp_path, "sys/dev/block/253:0/slaves/sda2")
     disks = Disks(tree)

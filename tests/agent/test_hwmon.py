@@ -111,6 +111,13 @@ def test_a_meter_contains_what_acpi_says_that_it_measures(machine):
     assert machine.power() == ({"Riser": 700.0, "other": 310.0}, 1010.0)
 
 
+def test_a_meter_that_measures_the_system_among_others_is_that_of_the_machine(machine):
+    machine.put("amdgpu", {"power1_average": 300_000_000}, "pci0000:00/0000:0a:00.0")
+    machine.put("amdgpu", {"power1_average": 310_000_000}, "pci0000:00/0000:0b:00.0")
+    machine.acpi(900.0, "CPU", measures=["pci0000:00/0000:0a:00.0", "LNXSYSTM:00/LNXSYBUS:00"])
+    assert machine.power()[1] == 900.0
+
+
 def test_two_meters_that_each_measure_the_other_both_count(machine):
     for other in ("01", "00"):
         machine.acpi(100.0, f"of {other}", measures=[f"LNXSYSTM:00/LNXSYBUS:00/ACPI000D:{other}"])
