@@ -47,6 +47,13 @@ def test_a_fall_from_the_lower_half_is_a_restart_even_if_the_counter_wraps_somew
     assert [increases.take(COUNTER, "x", value, 1000) for value in (400, 10, 900, 20)] == [None, None, 890, 120]
 
 
+def test_a_correction_by_all_of_the_slack_is_one_and_a_count_without_slack_or_wrap_restarts_by_any_fall():
+    increases = Increases()
+    assert [increases.take(IDLE, "x", value) for value in (100.0, 97.0)] == [None, 0]
+    assert [increases.take(COUNTER, "y", value) for value in (1, 0)] == [None, None]
+    assert ("x" in increases, "z" in increases, increases.restarts) == (True, False, 1)
+
+
 def test_instances_are_apart_and_can_be_forgotten():
     increases = Increases()
     assert [increases.take(COUNTER, key, value) for key, value in (("a", 5), ("b", 9), ("a", 6), ("b", 11))] == [None, None, 1, 2]
