@@ -4,10 +4,11 @@ import pytest
 
 from tokiod.agent.rows import Rows
 from tokiod.agent.sensor import Absent, Readings
-from tokiod.agent.sensors.disk import SECTOR_BYTES, Disk
+from tokiod.agent.sensors.disk import Disk
 from tokiod.agent.tree import Tree
 
 WRAP_MS = 1 << 32
+SECTOR_BYTES = 512
 
 
 def line(device, read, busy_ms=0, queued=0):
@@ -79,6 +80,12 @@ def test_a_namespace_is_busy_as_its_busiest_path_is_and_the_wrap_of_one_is_no_fa
     ]
     assert busy[-1]["disk_queue", "nvme0n1"] == 5
     assert node.total("disk_busy") == pytest.approx(2.0)
+
+
+def test_the_time_of_a_disk_goes_on_where_it_wraps(node):
+    for busy_ms in (WRAP_MS - 250, 500):
+        node.read(("8:0 sda", 0, busy_ms))
+    assert node.total("disk_busy") == pytest.approx(0.75)
 
 
 def test_the_sum_over_the_paths_is_forgotten_with_the_namespace(node):
