@@ -103,6 +103,22 @@ def test_a_disk_that_is_back_has_no_increase_over_its_time_away(node):
     assert node.total("disk_read") is None
 
 
+@pytest.mark.parametrize("further", ["", " 7 7 7 7", " 7 7 7 7 7 7"])
+@pytest.mark.parametrize("name", ["sda", "nvme0c0n1"])
+def test_all_counts_of_a_line_are_read_in_every_kernel(node, name, further):
+    node.file.write_text(f"8 0 {name} 1 2 3 4 5 6 7 8 9 10000 11{further}\n8 16 sdb 0 0 0 0 0 0 0 0 0 0 0{further}\n")
+    readings = Readings()
+    node.sensor.find()
+    node.sensor.sample(readings, 0.0)
+    of = name.replace("c0", "")
+    counts = {"disk_reads": 1, "disk_read": 3 * 512, "disk_writes": 5, "disk_written": 7 * 512, "disk_queue": 9, "disk_busy": 10.0}
+    assert readings.values == {(metric, disk): value * (disk == of) for disk in (of, "sdb") for metric, value in counts.items()}
+
+
+def test_a_namespace_whose_paths_did_nothing_has_zeros(node):
+    assert set(node.read(("0:0 nvme0c0n1", 0), ("8:0 sda", 1)).items()) >= {(("disk_queue", "nvme0n1"), 0), (("disk_read", "nvme0n1"), 0)}
+
+
 def test_a_short_line_of_a_disk_is_counted_and_one_of_a_partition_is_not(node):
     node.file.write_text("8 0 sda 1 2 3\n8 1 sda1 1 2 3 4\n" + line("8 16 sdb", 9))
     readings = Readings()
