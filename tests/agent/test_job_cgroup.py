@@ -47,6 +47,113 @@ def disks(values):
     return {name.removeprefix("job_disk_"): value for name, value in values.items() if name.startswith("job_disk_")}
 
 
+WHOLE_V2 = {
+    "cpu.stat": "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\nnr_throttled 1\nthrottled_usec 7000000\n",
+    "memory.current": "11\n", "memory.peak": "12\n", "memory.stat": "anon 13\nfile 14\npgfault 15\npgmajfault 16\n",
+    "memory.events": "oom 1\noom_kill 17\n", "io.stat": SDA.format(18), "pids.current": "19\n",
+    **{f"{name}.pressure": f"some avg10=0 total={s}000000\nfull total=9\n" for name, s in (("cpu", 20), ("memory", 21), ("io", 22))},
+}  # fmt: skip
+WHOLE_V1 = {
+    "cpuacct.usage": "5000000000\n", "cpuacct.stat": "user 300\nsystem 200\n", "memory.usage_in_bytes": "11\n",
+    "memory.max_usage_in_bytes": "12\n", "memory.oom_control": "under_oom 0\noom_kill 17\n",
+    "memory.stat": "cache 1\n" + "total_cache 14\ntotal_rss 13\ntotal_pgfault 15\ntotal_pgmajfault 16\n",
+    "blkio.throttle.io_service_bytes_recursive": "8:0 Read 18\n8:0 Write 20\n",
+    "blkio.throttle.io_serviced_recursive": "8:0 Read 3\n8:0 Write 4\n", "pids.current": "19\n",
+}  # fmt: skip
+OF_BOTH = {
+    "job_cpu": 5.0, "job_cpu_user": 3.0, "job_cpu_system": 2.0, "job_mem": 11, "job_mem_peak": 12, "job_mem_anon": 13, "job_mem_cache": 14,
+    "job_page_faults": 15, "job_major_page_faults": 16, "job_oom_kills": 17, "job_disk_read": 18, "job_disk_written": 20,
+    "job_disk_reads": 3, "job_disk_writes": 4, "job_processes": 19,
+}  # fmt: skip
+
+
+def whole(tmp_path, version):
+    """Return a job's cgroup that has all files, and where they are by name."""
+    places = {}
+    for name, text in (WHOLE_V2 if version == 2 else WHOLE_V1).items():
+        places[name] = tmp_path / ("" if version == 2 else name.partition(".")[0]) / "job_1" / name
+        places[name].parent.mkdir(parents=True, exist_ok=True)
+        places[name].write_text(text)
+    tree = Tree(str(tmp_path))
+    return (JobCgroup.v2(tree, "slurm:1", "job_1") if version == 2 else JobCgroup.v1(tree, "slurm:1", ".", "job_1", ticks=100)), places
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_all_files_of_a_job_are_read_in_the_units_of_their_metrics(tmp_path, version):
+    cgroup, _ = whole(tmp_path, version)
+    readings = Readings()
+    cgroup.read(readings, is_full=True)
+    cgroup.close()
+    stalls = {"job_cpu_throttled": 7.0, "job_cpu_stalled": 20.0, "job_memory_stalled": 21.0, "job_io_stalled": 22.0}
+    assert {metric.name: value for metric, value in cgroup.last.items()} == {**OF_BOTH, **(stalls if version == 2 else {})}
+    assert (cgroup.fresh, cgroup.is_gone, dict(readings.drops)) == (cgroup.last, False, {})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_between_full_readings_the_quick_files_alone_are_read(tmp_path, version):
+    cgroup, _ = whole(tmp_path, version)
+    cgroup.read(Readings(), is_full=False)
+    cgroup.close()
+    assert {"job_cpu", "job_mem"} <= {metric.name for metric in cgroup.fresh} <= {*OF_BOTH, "job_cpu_throttled"} - {"job_mem_peak"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_that_is_missing_is_no_value_and_a_job_without_its_first_is_gone(tmp_path, version):
+    cgroup, places = whole(tmp_path, version)
+    files = iter(places.items())
+    first, path = next(files)
+    for name, other in files:
+        other.unlink()
+        readings = Readings()
+        cgroup.read(readings, is_full=True)
+        assert (cgroup.is_gone, dict(readings.drops)) == (False, {}), name
+    cgroup.close()
+    path.unlink()
+    cgroup.read(Readings(), is_full=False)
+    assert (cgroup.is_gone, cgroup.fresh) == (True, {}), first
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE_V2 if name != "memory.events"])
+def test_a_file_of_other_words_is_counted_and_changes_no_value_of_others(tmp_path, name):
+    cgroup, places = whole(tmp_path, 2)
+    cgroup.read(Readings(), is_full=True)
+    before, readings = dict(cgroup.last), Readings()
+    places[name].write_text("other words\n")
+    cgroup.read(readings, is_full=True)
+    cgroup.close()
+    missing = before.keys() - cgroup.fresh.keys()
+    assert cgroup.last == before
+    assert (bool(missing) or name == "memory.stat", set(readings.drops)) == (True, set() if name == "memory.stat" else {"malformed"})
+
+
+@pytest.mark.parametrize(("text", "populated"), [("populated 1\nfrozen 0\n", True), ("populated 0\n", False), ("frozen 0\n", True)])
+def test_a_job_runs_while_its_cgroup_is_populated(tmp_path, text, populated):
+    cgroup, _ = whole(tmp_path, 2)
+    (tmp_path / "job_1/cgroup.events").write_text(text)
+    assert cgroup.is_populated() is populated
+    cgroup.close()
+
+
+def test_a_job_of_v1_does_not_say_whether_it_runs(tmp_path):
+    assert whole(tmp_path, 1)[0].is_populated()
+
+
+def test_what_is_read_ahead_is_understood_with_the_most_memory(tmp_path):
+    cgroup, places = whole(tmp_path, 2)
+    for memory in (30, 50, 40):
+        places["memory.current"].write_text(f"{memory}\n")
+        cgroup.read_ahead()
+    cgroup.understand(Readings())
+    of = {metric.name: value for metric, value in cgroup.fresh.items()}
+    assert (of["job_cpu"], of["job_mem"], {metric.name: value for metric, value in cgroup.last.items()}["job_mem"]) == (5.0, 50, 40)
+    cgroup.understand(Readings())
+    assert {metric.name: value for metric, value in cgroup.fresh.items()} == of
+    cgroup.read_ahead()
+    cgroup.understand(Readings())
+    cgroup.close()
+    assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 40
+
+
 def test_a_device_that_leaves_the_list_keeps_its_bytes_in_the_jobs_sums(v2):
     read_of = [disks(v2("io.stat", text)[0])["read"] for text in (
         SDA.format(100) + SDB.format(1000), SDA.format(110), "", SDA.format(5) + SDB.format(7),
