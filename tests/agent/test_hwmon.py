@@ -172,6 +172,14 @@ def test_a_temperature_beyond_those_of_a_sensor_is_not_connected(machine, millid
     assert (len(readings.values), readings.drops) == ((1, {}) if is_read else (0, {"not connected": 1}))
 
 
+def test_a_chip_without_a_device_has_the_name_of_its_driver(tmp_path):
+    for chip, driver in (("hwmon0", "nct6779"), ("hwmon1", "")):
+        (tmp_path / "sys/class/hwmon" / chip).mkdir(parents=True)
+        (tmp_path / "sys/class/hwmon" / chip / "name").write_text(driver)
+        (tmp_path / "sys/class/hwmon" / chip / "fan1_input").write_text("900\n")
+    assert [instance for _, instance in Machine(tmp_path).sample().values] == ["nct6779/fan1", "unknown/fan1"]
+
+
 def test_a_machine_without_sensors_says_so(tmp_path):
     with pytest.raises(Absent, match=r"no sensor in /sys/class/hwmon and /sys/class/thermal"):
         Hwmon(Tree(str(tmp_path))).find()

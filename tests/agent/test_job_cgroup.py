@@ -1,5 +1,7 @@
 """What is read of a job's cgroup: each byte of a disk once, and counters that never fall."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tokiod.agent.job_cgroup import JobCgroup
@@ -95,6 +97,15 @@ def test_between_full_readings_the_quick_files_alone_are_read(tmp_path, version)
     cgroup.read(Readings(), is_full=False)
     cgroup.close()
     assert {"job_cpu", "job_mem"} <= {metric.name for metric in cgroup.fresh} <= {*OF_BOTH, "job_cpu_throttled"} - {"job_mem_peak"}
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_perf_events_are_read_with_all_files(tmp_path, is_full):
+    cgroup, _ = whole(tmp_path, 2)
+    cgroup.counts = SimpleNamespace(read=lambda: {"instructions": 23}, waiting=(), close=lambda: None)
+    cgroup.read(Readings(), is_full=is_full)
+    cgroup.close()
+    assert {metric.name: value for metric, value in cgroup.last.items()}.get("job_perf_instructions") == (23 if is_full else None)
 
 
 @pytest.mark.parametrize("version", [1, 2])
