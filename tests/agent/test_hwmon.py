@@ -172,6 +172,12 @@ def test_a_temperature_beyond_those_of_a_sensor_is_not_connected(machine, millid
     assert (len(readings.values), readings.drops) == ((1, {}) if is_read else (0, {"not connected": 1}))
 
 
+def test_chips_of_one_device_have_their_own_names_too_and_others_the_devices(machine):
+    for driver, device in (("radio0", "card"), ("radio1", "card"), ("nvme", "disk")):
+        machine.put(driver, {"temp1_input": 40_000}, device)
+    assert [instance for _, instance in machine.sample().values] == ["card.radio0/temp1", "card.radio1/temp1", "disk/temp1"]
+
+
 def test_a_chip_without_a_device_has_the_name_of_its_driver(tmp_path):
     for chip, driver in (("hwmon0", "nct6779"), ("hwmon1", "")):
         (tmp_path / "sys/class/hwmon" / chip).mkdir(parents=True)

@@ -1,5 +1,6 @@
 """What is read of a job's cgroup: each byte of a disk once, and counters that never fall."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -147,6 +148,14 @@ def test_a_job_runs_while_its_cgroup_is_populated(tmp_path, text, populated):
 
 def test_a_job_of_v1_does_not_say_whether_it_runs(tmp_path):
     assert whole(tmp_path, 1)[0].is_populated()
+
+
+def test_the_time_in_programs_of_v1_is_in_ticks_of_this_machine(tmp_path):
+    whole(tmp_path, 1)
+    cgroup = JobCgroup.v1(Tree(str(tmp_path)), "slurm:1", ".", "job_1")
+    cgroup.read(Readings(), is_full=True)
+    cgroup.close()
+    assert {metric.name: value for metric, value in cgroup.last.items()}["job_cpu_user"] == 300 / os.sysconf("SC_CLK_TCK")
 
 
 def test_what_is_read_ahead_is_understood_with_the_most_memory(tmp_path):
