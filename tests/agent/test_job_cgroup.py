@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tokiod.agent.job_cgroup import JobCgroup
+from tokiod.agent.job_cgroup import JobCgroup, cpu_parser
 from tokiod.agent.sensor import Readings
 from tokiod.agent.tree import Tree
 
@@ -148,6 +148,12 @@ def test_a_job_runs_while_its_cgroup_is_populated(tmp_path, text, populated):
 
 def test_a_job_of_v1_does_not_say_whether_it_runs(tmp_path):
     assert whole(tmp_path, 1)[0].is_populated()
+
+
+@pytest.mark.parametrize(("version", "name", "texts"), [(2, "cpu.stat", WHOLE_V2), (1, "cpuacct.usage", WHOLE_V1)])
+def test_the_cpu_time_of_any_cgroup_is_read_by_its_version(version, name, texts):
+    found, parse = cpu_parser(version)
+    assert (found, parse(texts[name].encode())) == (name, 5.0)
 
 
 def test_the_time_in_programs_of_v1_is_in_ticks_of_this_machine(tmp_path):
