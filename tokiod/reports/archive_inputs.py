@@ -16,7 +16,7 @@ from msgspec import structs
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
-from tokiod.collector import SourceConfig, collect_window
+from tokiod.collector import collect_window
 from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import NotLive
@@ -40,6 +40,15 @@ MAX_WINDOW_SECONDS = 86400
 """No window of rows that are shorter than a day is longer than a day."""
 
 
+class FileOrigin(msgspec.Struct, frozen=True):
+    """What windows of a file are labelled with, see tokiod.collector.Origin."""
+
+    name: str
+    kind: str
+    system: str
+    units: Mapping[str, str]
+
+
 class ImportJob(msgspec.Struct, frozen=True):
     """What to import: `span` of `collector` into the file `out`. Rows of the file that the span touches are imported whole.
 
@@ -56,9 +65,9 @@ class ImportJob(msgspec.Struct, frozen=True):
     max_rates: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     @property
-    def origin(self) -> SourceConfig:
+    def origin(self) -> FileOrigin:
         """The source of the groups in the file, with the file as its system."""
-        return SourceConfig(name=self.kind, kind=self.kind, system=str(self.out))
+        return FileOrigin(self.kind, self.kind, str(self.out), self.units)
 
 
 class ImportResult(msgspec.Struct):
