@@ -48,8 +48,8 @@ def test_several_plugins_are_alternatives_and_prefixes_narrow_hosts_and_disks():
     assert prefix == {"prefix": {"hostname": "bb"}}
     assert found["bool"]["minimum_should_match"] == 1
     plugins = [one["bool"]["filter"] for one in found["bool"]["should"]]
-    assert [filters[0] for filters in plugins] == [{"term": {"plugin": name}} for name in ("disk", "memory", "cpu")]
-    assert [{"prefix": {"dev": "nvme"}} in filters for filters in plugins] == [True, False, False]
+    assert [filters[0] for filters in plugins] == [{"term": {"plugin": name}} for name in ("disk", "memory", "cpu", "aggregation")]
+    assert [{"prefix": {"dev": "nvme"}} in filters for filters in plugins] == [True, False, False, False]
     assert plugins[0][1] == {"terms": {"collectd_type.keyword": ["disk_octets", "disk_ops"]}}
 
 
