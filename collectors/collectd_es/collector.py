@@ -16,7 +16,7 @@ from collectors.collectd_es.documents import wanted_fields
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards, raw_hits
 from collectors.collectd_es.plausible import Rules
-from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, usable_names
+from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, unmapped, usable_names
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
@@ -89,6 +89,7 @@ class CollectdEs:
         self._options = options
         self._decode = Decoder(series, options.fields).answer
         self._product: Product | None = None
+        self._trouble = ""
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset, whose columns are all names ever seen. Raises Transient or Fatal."""
@@ -98,7 +99,8 @@ class CollectdEs:
         dropped = Dropped()
         for one in (*(some.dropped for some in samples), cells.dropped):
             dropped.take(one)
-        return WindowData(found, sum(some.documents for some in samples), dropped.counts, why=dropped.why)
+        documents = sum(some.documents for some in samples)
+        return WindowData(found, documents, dropped.counts, trouble="" if documents else self._trouble, why=dropped.why)
 
     async def pages(self, window: Window) -> list[bytes]:
         """Return the hits of each page of a window's search, as JSON lists. Raises Transient or Fatal."""
@@ -183,6 +185,7 @@ class CollectdEs:
         if not mapping:
             return None
         self._product = self._product or await self._query_product()
+        self._trouble = unmapped(mapping, fields, self._options.wanted.filtered)
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
         return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
 
