@@ -32,7 +32,9 @@ USE_RATES = 'set values = "rates" (--values rates)'
 DEVICE_RATES = {BYTES_RATE: 1.6e10, OPS_RATE: 1e7}
 """No device does more in a second: four lanes of PCIe 5.0 carry 15.75 GB."""
 MANY_RISES = 20
-"""So many values in a row that are whole numbers and above the one before are counters, however small."""
+"""So many values that are whole numbers and above the one before are counters, however small."""
+SEVERAL = 4
+"""So many rates of a host that have no fraction are no coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +129,17 @@ def _counters(samples: Measured, series: Series) -> NDArray[np.bool_] | None:
     return found if counting.any() else None
 
 
+# A host whose counters began again falls once on each disk. A window may have one sample of each series, which can't rise.
 def _grown(samples: Measured, hosts: NDArray[np.uint32], count: int) -> NDArray[np.bool_]:
-    """Return the hosts, bool[count], of which no value falls, and one rises above what a device can do, or many rise."""
+    """Return the hosts, bool[count], of which no value falls and one is above what a device can do, or many rise and few fall."""
     order = np.lexsort((samples.value, samples.time, samples.series))
     series, value, measure = samples.series[order], samples.value[order], samples.measure[order]
-    step = np.where(np.diff(series) == 0, np.diff(value), 0.0)
-    host = hosts.take(series[1:])
-    most = np.array([DEVICE_RATES[BYTES_RATE], DEVICE_RATES[OPS_RATE]]).take(measure[1:])
-    falls, rises, above = (np.bincount(host[some], minlength=count) for some in (step < 0, step > 0, (step > 0) & (value[1:] > most)))
-    counting: NDArray[np.bool_] = (falls == 0) & ((above > 0) | (rises >= MANY_RISES))
+    host = hosts.take(series)
+    most = np.array([DEVICE_RATES[BYTES_RATE], DEVICE_RATES[OPS_RATE]]).take(measure)
+    is_pair = np.diff(series) == 0
+    step = np.where(is_pair, np.diff(value), 0.0)
+    pairs, rises, falls = (np.bincount(host[1:][some], minlength=count) for some in (is_pair, step > 0, step < 0))
+    busy, above = (np.bincount(host[some], minlength=count) for some in (value > 0, value > most))
+    grown = (falls == 0) & (above > 0) & ((rises > 0) | ((pairs == 0) & (busy >= SEVERAL)))
+    counting: NDArray[np.bool_] = grown | ((rises >= MANY_RISES) & (4 * falls <= rises))
     return counting

@@ -221,6 +221,21 @@ def test_many_small_counters_are_refused_too(read):
         )
 
 
+def test_counters_that_begin_again_are_refused_too(read):
+    disks = [one for disk in "abcdefgh" for one in counted(first=1000 * ord(disk), plugin_instance=f"sd{disk}")]
+    later = [one | {"@timestamp": one["@timestamp"].replace(":30:", ":31:"), "read": 9 + n, "write": 5 + n} for n, one in enumerate(disks)]
+    with pytest.raises(Fatal, match="StoreRates"):
+        read(*disks, *later)
+
+
+def test_counters_with_one_sample_of_each_series_are_refused(read):
+    sample = counted()[0]
+    with pytest.raises(Fatal, match="StoreRates"):
+        read(sample, sample | {"plugin_instance": "sdb"})
+    found, data = read(sample | {"read": 506212594000, "write": 0}, sample | {"plugin_instance": "sdb", "read": 0, "write": 0})
+    assert (len(found[READ]), data.dropped) == (1, {IMPLAUSIBLE: 1})
+
+
 def test_counters_of_one_host_among_rates_are_dropped(read):
     rates = [one | {"read": 1000.25, "write": 5.0} for one in counted("n2")]
     found, data = read(*counted(), *rates, *(one | {"read": 0, "write": 0} for one in counted("n3")))
