@@ -363,3 +363,9 @@ def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeyp
         assert samples.documents == len(some)
         assert sorted({name[1] for name in samples_of(series, samples)}) == sorted(f"{s['hostname']}:{s['plugin_instance']}" for s in some)
         assert decoder._codes._pairs.size <= 100
+
+
+def test_the_codecs_name_of_the_host_is_another_form_only_where_it_can_be_one():
+    assert [form.host for form in parse_hits._forms(Fields())] == ["hostname", "host"]
+    assert [form.host for form in parse_hits._forms(Fields(host="node"))] == ["node"]
+    assert [form.host for form in parse_hits._forms(Fields(plugin="host.plugin"))] == ["hostname"]
