@@ -371,20 +371,26 @@ class Origin(Protocol):
         """The system whose file holds the data."""
         ...
 
+    @property
+    def units(self) -> Mapping[str, str]:
+        """As in SourceConfig."""
+        ...
+
 
 async def collect_window(
     collector: Collector, origin: Origin, window: Window, *, seconds: float | None = None, extent: Extent = "whole"
 ) -> Collected:
-    """Collect a window within a time limit in seconds of the event loop; None: without a limit.
+    """Collect a window within a time limit in seconds of the event loop; None: without a limit. Cells out of bounds are dropped.
 
     Raises what the collector raises, and TimeoutError.
     """
-    # Both take 33 ms, which commands that only read the configuration need not spend.
+    # All take 33 ms, which commands that only read the configuration need not spend.
     import asyncio  # noqa: PLC0415 - as above
 
+    from tokiod.bounds import plausible  # noqa: PLC0415 - as above
     from tokiod.window_data import Collected, WindowMeta  # noqa: PLC0415 - as above
 
     async with asyncio.timeout(seconds):
-        data = await collector.collect(window)
+        data = plausible(await collector.collect(window), origin.units)
     meta = WindowMeta(origin.name, origin.kind, origin.system, window, data.records, data.dropped, extent)
     return Collected(meta, data.batches, data.tables, data.trouble, data.why)

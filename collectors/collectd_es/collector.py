@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
 from collectors.collectd_es.complete import Incomplete, check_shards
-from collectors.collectd_es.datasets import NAMES, NUMBERS
+from collectors.collectd_es.datasets import NAMES
+from collectors.collectd_es.documents import wanted_fields
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards, raw_hits
-from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, usable_names
+from collectors.collectd_es.plausible import Rules
+from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, unmapped, usable_names
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
+from tokiod.dropped import Dropped
 from tokiod.errors import Transient
 from tokiod.toolkit.search_server import Access, ContextGone, NoIndex, Server, authorization
 from tokiod.toolkit.tasks import started
@@ -56,6 +58,8 @@ class Options:
     page: int
     keep_alive: int
     source_filter: bool
+    datasets: frozenset[str]
+    rules: Rules
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -85,14 +89,18 @@ class CollectdEs:
         self._options = options
         self._decode = Decoder(series, options.fields).answer
         self._product: Product | None = None
+        self._trouble = ""
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset, whose columns are all names ever seen. Raises Transient or Fatal."""
         samples = await self._read(window, self._decode)
-        cells = batches(samples, window, self.step, self._series)
-        found = [batch for batch in cells.batches if batch.dataset in self._options.wanted.datasets]
-        dropped = sum((some.dropped for some in samples), Counter(cells.dropped))
-        return WindowData(found, sum(some.documents for some in samples), dropped)
+        cells = batches(samples, window, self.step, self._series, self._options.rules)
+        found = [batch for batch in cells.batches if batch.dataset in self._options.datasets]
+        dropped = Dropped()
+        for one in (*(some.dropped for some in samples), cells.dropped):
+            dropped.take(one)
+        documents = sum(some.documents for some in samples)
+        return WindowData(found, documents, dropped.counts, trouble="" if documents else self._trouble, why=dropped.why)
 
     async def pages(self, window: Window) -> list[bytes]:
         """Return the hits of each page of a window's search, as JSON lists. Raises Transient or Fatal."""
@@ -152,7 +160,7 @@ class CollectdEs:
         names = await self._names_in(index, may_be_missing=may_be_missing)
         if names is None:
             return None
-        source = tuple(getattr(options.fields, role) for role in ("time", *NAMES, *NUMBERS)) if options.source_filter else ()
+        source = wanted_fields(options.fields) if options.source_filter else ()
         keys = tuple(names[role] for role in NAMES if role in names)
         return Search(
             index, may_be_missing, query(window, options.wanted, options.fields, names), keys, options.page, options.keep_alive, source
@@ -177,6 +185,7 @@ class CollectdEs:
         if not mapping:
             return None
         self._product = self._product or await self._query_product()
+        self._trouble = unmapped(mapping, fields, self._options.wanted.filtered)
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
         return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
 
@@ -186,6 +195,12 @@ class CollectdEs:
             return "elasticsearch"
         answer = await self._server.json("GET", "/", Root)
         return "opensearch" if answer.version.get("distribution") == "opensearch" else "elasticsearch"
+
+
+class CollectdCounters(CollectdEs):
+    """The collector of an index whose documents have counters of disks."""
+
+    needs_sample_at_end: ClassVar[bool] = True
 
 
 def indices(pattern: str, window: Window) -> tuple[str, bool]:
@@ -208,10 +223,11 @@ async def _gather(slices: Iterable[Coroutine[Any, Any, list[S]]]) -> list[S]:
 
 def connected(config: Config, site: Site) -> CollectdEs:
     """Return the collector of an index that collectd's documents go into."""
-    wanted = Wanted(config.datasets(), config.host_prefix, config.device_prefix)
+    wanted = Wanted(frozenset(config.collected()), config.host_prefix, config.device_prefix)
     options = Options(
         index=config.index, step=config.step, fields=config.fields, wanted=wanted, read=config.read, slices=config.slices,
-        page=config.page, keep_alive=int(config.keep_alive), source_filter=config.source_filter,
+        page=config.page, keep_alive=int(config.keep_alive), source_filter=config.source_filter, datasets=config.datasets(),
+        rules=Rules(config.values == "counters", config.max_rate.bytes, config.max_rate.operations),
     )  # fmt: skip
     access = Access(
         url=config.url.rstrip("/"),
@@ -224,5 +240,6 @@ def connected(config: Config, site: Site) -> CollectdEs:
         authorization=lambda: authorization(config, site.secret),
         tls=lambda: client_context(config.tls_ca, config.tls_cert, config.tls_key) if config.url.startswith("https:") else None,
     )
-    series = Series(*(None if pattern is None else re.compile(pattern) for pattern in (config.hosts, config.devices)))
-    return CollectdEs(Server(access), series, options)
+    hosts, devices = (None if pattern is None else re.compile(pattern) for pattern in (config.hosts, config.devices))
+    series = Series(hosts, devices, counters=options.rules.counters)
+    return (CollectdCounters if options.rules.counters else CollectdEs)(Server(access), series, options)

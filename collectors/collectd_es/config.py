@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
-from collectors.collectd_es.datasets import DATASETS, Fields
+from collectors.collectd_es.datasets import COUNTED, DATASETS, Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
-from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
+from tokiod.collector import LOCAL_HOSTS, MAX_RATE, MaxRate, SavedOptions, SourceConfig
 from tokiod.option import option
 from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _DEFAULTS = Fields()
 _CORES = len(os.sched_getaffinity(0))
 MAX_SLICES = 64
 MAX_PAGE_HITS = 10_000
 """The limit of one page, unless index.max_result_window was raised on the server."""
+
+Values = Literal["rates", "counters"]
+
+
+class DiskMaxRate(MaxRate, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """The largest plausible rates per second of a disk, or of an array of disks."""
+
+    bytes: Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] = 5e10
+
+
+def _stored(datasets: Iterable[str], values: Values) -> tuple[str, ...]:
+    return tuple(COUNTED.get(name, name) if values == "counters" else name for name in datasets)
+
+
+def _counter_rates(values: Values, max_rate: MaxRate) -> Mapping[str, float]:
+    return {name: max_rate.of(name) for name in COUNTED.values()} if values == "counters" else {}
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -67,6 +84,21 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             effect="reload; new steps from the next day",
         ),
     ] = Duration(10)
+    values: Annotated[
+        Values,
+        option(
+            'What the documents of disks hold: "rates" where StoreRates is true in collectd\'s write_http; "counters", which its network '
+            "plugin and Logstash's codec send, and write_http by default: their differences are stored, as datatargets/readbytes and so on."
+        ),
+    ] = "rates"
+    max_rate: Annotated[
+        DiskMaxRate,
+        option(
+            "The largest plausible bytes and operations per second of a disk. A larger value is dropped and counted: its cell is missing.",
+            values=f"greater than zero, up to {MAX_RATE:g}",
+            effect='reload; with values = "counters" from the next day\'s file on',
+        ),
+    ] = DiskMaxRate()
     collect: Annotated[
         tuple[str, ...],
         option("The datasets to collect.", '["datatargets/readrates", "datatargets/writerates"]', values="some of the default"),
@@ -77,7 +109,12 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     ] = None
     devices: Annotated[
         str | None,
-        option("Whole disk names to collect; others are dropped and counted.", "'nvme\\d+n1'", values="a regular expression"),
+        option(
+            "Whole disk names to collect; others are dropped and counted. Default: whole disks. Partitions, dm and md devices would count "
+            "the bytes of their disks again.",
+            "'nvme\\d+n1'",
+            values="a regular expression",
+        ),
     ] = None
     host_prefix: Annotated[str, option("The server sends documents only of hosts whose names begin with this.", '"bb"')] = ""
     device_prefix: Annotated[str, option("The server sends documents only of disks whose names begin with this.", '"nvme"')] = ""
@@ -117,13 +154,23 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         """Seconds between time stamps of a series."""
         return int(self.interval)
 
+    def collected(self) -> tuple[str, ...]:
+        """Return the datasets to collect by the names of DATASETS, also of counters."""
+        names = {stored: name for name, stored in COUNTED.items()} if self.values == "counters" else {}
+        return tuple(names.get(name, name) for name in self.collect)
+
     def datasets(self) -> frozenset[str]:
         """Return the datasets to collect."""
-        return frozenset(self.collect)
+        return frozenset(_stored(self.collect, self.values))
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rates of counters."""
+        return _counter_rates(self.values, self.max_rate)
 
     def only(self, datasets: frozenset[str]) -> SourceConfig:
         """Return the same source for some datasets alone."""
-        return msgspec.structs.replace(self, collect=tuple(name for name in self.collect if name in datasets))
+        kept = (name for name, stored in zip(self.collect, _stored(self.collect, self.values), strict=True) if stored in datasets)
+        return msgspec.structs.replace(self, collect=tuple(kept))
 
     def faults(self) -> list[str]:
         """Return the errors of the URL, and of options that contradict each other."""
@@ -147,8 +194,9 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         for name in ("interval", "keep_alive", "request_timeout", "max_answer"):
             if getattr(self, name) <= 0:
                 yield f"{name}: must be greater than zero"
-        if unknown := sorted(self.datasets() - set(DATASETS)):
-            yield f"collect: unknown dataset {', '.join(unknown)}; known: {', '.join(DATASETS)}"
+        known = _stored(DATASETS, self.values)
+        if unknown := sorted(self.datasets() - set(known)):
+            yield f"collect: unknown dataset {', '.join(unknown)}; known: {', '.join(known)}"
         if not self.collect:
             yield "collect: at least one dataset is required; omit the key for all"
         for fault in field_faults(self.fields):
@@ -169,7 +217,11 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 10
     hosts: Annotated[str | None, msgspec.Meta(description="Regular expression that whole host names must match.  [default: any]")] = None
-    devices: Annotated[str | None, msgspec.Meta(description="Regular expression that whole disk names must match.  [default: any]")] = None
+    devices: Annotated[
+        str | None, msgspec.Meta(description="Regular expression that whole disk names must match.  [default: whole disks]")
+    ] = None
+    values: Annotated[Values, msgspec.Meta(description="What disks' documents hold.")] = "rates"
+    max_rate: Annotated[DiskMaxRate, msgspec.Meta(description="Largest plausible rates of disks per second.")] = DiskMaxRate()
     parse_workers: Annotated[int, msgspec.Meta(ge=0, le=64, description="Worker processes that parse large files.")] = min(4, _CORES)
     time_field: Annotated[str, msgspec.Meta(description="Field holding the time.")] = _DEFAULTS.time
     host_field: Annotated[str, msgspec.Meta(description="Field holding the host name.")] = _DEFAULTS.host
@@ -183,7 +235,11 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     def datasets(self) -> frozenset[str]:
         """Return all datasets of the kind."""
-        return frozenset(DATASETS)
+        return frozenset(_stored(DATASETS, self.values))
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rates of counters."""
+        return _counter_rates(self.values, self.max_rate)
 
 
 def _given(config: Config, *names: str) -> list[str]:

@@ -6,6 +6,11 @@ from typing import Annotated
 
 import msgspec
 
+_CPU = {
+    "idle": {"value": "dataservers/cpuload"},
+    "user": {"value": "dataservers/cpuuser"},
+    "system": {"value": "dataservers/cpusys"},
+}
 METRICS = {
     "disk": {
         "disk_octets": {"": {"read": "datatargets/readrates", "write": "datatargets/writerates"}},
@@ -21,22 +26,22 @@ METRICS = {
             "slab_unrecl": {"value": "dataservers/memslab_unrecl"},
         }
     },
-    "cpu": {
-        "percent": {
-            "idle": {"value": "dataservers/cpuload"},
-            "user": {"value": "dataservers/cpuuser"},
-            "system": {"value": "dataservers/cpusys"},
-        }
-    },
+    "cpu": {"percent": _CPU, "cpu": _CPU},
+    "aggregation": {"percent": _CPU, "cpu": _CPU},
 }
 """plugin, type, type instance, and the field that holds the values of each dataset."""
 
-DATASETS = tuple(d for types in METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
-MEANS = frozenset(METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
-"""A cell of these is the mean over the cores of a host."""
+JIFFIES_TYPE = "cpu"
+"""Jiffies per second of a core, which is percent: Linux counts 100 jiffies in a second on every machine that has an archive."""
 
+DATASETS = tuple(dict.fromkeys(d for types in METRICS.values() for kinds in types.values() for of in kinds.values() for d in of.values()))
+MEANS = frozenset(of["value"] for of in _CPU.values())
+"""Means over a host's cores."""
 COMPLEMENTS = frozenset({"dataservers/cpuload"})
 """Of these, 100 minus the value is stored: busy is the complement of idle."""
+
+COUNTED = {f"datatargets/{way}{what}rates": f"datatargets/{way}{what or 'byte'}s" for way in ("read", "write") for what in ("", "op")}
+"""The dataset of a disk's counters, by that of its rates."""
 
 NAMES = ("plugin", "host", "type", "plugin_instance", "type_instance")
 """The texts that name a series: a few thousand different ones in billions of documents."""

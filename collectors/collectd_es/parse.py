@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from collectors.collectd_es.datasets import NUMBERS, Fields
-from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards, Source, Total, last_sort
+from collectors.collectd_es.documents import Source, described, other_time
+from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards, Total, last_sort
 from collectors.collectd_es.parse_timestamps import INVALID, milliseconds
-from collectors.collectd_es.series import Kind, Texts
+from collectors.collectd_es.series import REMEDIES, Kind, Texts
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from collectors.collectd_es.parse_hits import Source
     from collectors.collectd_es.series import Series
+    from tokiod.dropped import Dropped
 
 MAX_KEYS = 1_000_000
 """Different keys in the table; with more, all are forgotten and resolved again."""
@@ -156,7 +156,7 @@ class Samples:
     series: NDArray[np.uint32]
     value: NDArray[np.float64]
     documents: int
-    dropped: Counter[str]
+    dropped: Dropped
 
     def __len__(self) -> int:
         return len(self.time)
@@ -198,7 +198,8 @@ class Decoder:
 
     def __init__(self, series: Series, fields: Fields | None = None) -> None:
         self._codes = Codes(series)
-        self._reader = Reader(fields or Fields())
+        self._fields = fields or Fields()
+        self._reader = Reader(self._fields)
 
     def hits(self, body: Body) -> Samples:
         """Parse a JSON list of hits. Raises Malformed for anything else."""
@@ -228,7 +229,7 @@ class Decoder:
         time, series, value = (np.concatenate(some) if len(some) > 1 else some[0] for some in zip(*parts, strict=True))
         return Samples(time, series, value, page.documents, page.dropped)
 
-    def _samples_of(self, sources: list[Source], dropped: Counter[str]) -> _Found:
+    def _samples_of(self, sources: list[Source], dropped: Dropped) -> _Found:
         """Return the samples of documents; count documents without one."""
         sources, codes, time = self._usable(sources, dropped)
         found: dict[str, _Found] = {}
@@ -240,26 +241,36 @@ class Decoder:
                 found[field] = time.take(where), number.take(where), _floats(_VALUES[field](sources)).take(where)
             elif len(where):
                 found[field] = time.take(where), number.take(where), _floats(_VALUES[field]([sources[i] for i in where.tolist()]))
-        _count_without_value(found, dropped)
+        _count_without_value(found, sources, dropped)
         time, number, value = (np.concatenate([part[i] for part in found.values()]) if found else np.array([]) for i in range(3))
         there = ~np.isnan(value)
         if not there.all():
             time, number, value = time[there], number[there], value[there]
         return time.astype(np.int64, copy=False), number.astype(np.uint32), value
 
-    def _usable(self, sources: list[Source], dropped: Counter[str]) -> tuple[list[Source], NDArray[np.int64], NDArray[np.int64]]:
+    def _usable(self, sources: list[Source], dropped: Dropped) -> tuple[list[Source], NDArray[np.int64], NDArray[np.int64]]:
         """Return the documents with a series and a time, their codes and times; count the others."""
         codes = self._codes.of(sources)
         time = milliseconds([s.time for s in sources])
         unusable = (codes < 0) | (time == INVALID)
         if not unusable.any():
             return sources, codes, time
-        for code, count in zip(*np.unique(codes[codes < 0], return_counts=True), strict=True):
-            dropped[self._codes.reasons[-1 - code]] += int(count)
-        timeless = np.flatnonzero((codes >= 0) & (time == INVALID)).tolist()
-        dropped.update("malformed time stamp" if sources[i].time else "no time stamp" for i in timeless)
-        usable = np.flatnonzero(~unusable)
+        for code, first, count in zip(*np.unique(np.where(codes < 0, codes, 0), return_index=True, return_counts=True), strict=True):
+            if code < 0:
+                reason = self._codes.reasons[-1 - code]
+                dropped.add(reason, int(count), described(sources[first]), REMEDIES.get(reason, ""))
+        for i in np.flatnonzero((codes >= 0) & (time == INVALID)).tolist():
+            time[i] = self._other_time(sources[i], dropped)
+        usable = np.flatnonzero((codes >= 0) & (time != INVALID))
         return [sources[i] for i in usable.tolist()], codes[usable], time[usable]
+
+    def _other_time(self, source: Source, dropped: Dropped) -> int:
+        """Return the time of a stamp that is not ISO 8601; INVALID, and counted, if it has none."""
+        time = int(milliseconds([other_time(source.time, self._fields.time)])[0])
+        if time == INVALID:
+            reason = "malformed time stamp" if source.time else "no time stamp"
+            dropped.add(reason, 1, source.time or described(source), "set fields.time (--time-field); a time stamp needs its zone")
+        return time
 
 
 def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
@@ -270,11 +281,15 @@ def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
         return np.array(numbers, np.float64)
 
 
-def _count_without_value(found: dict[str, _Found], dropped: Counter[str]) -> None:
+def _count_without_value(found: dict[str, _Found], sources: list[Source], dropped: Dropped) -> None:
     """Count the documents without any value; a disk's document with one of read and write has one."""
     missing = {field: np.isnan(value) for field, (*_, value) in found.items()}
-    valueless = np.count_nonzero(missing.get("value", False))
+    valueless = int(np.count_nonzero(missing.get("value", False)))
     if "read" in missing:
-        valueless += np.count_nonzero(missing["read"] & missing["write"])
+        valueless += int(np.count_nonzero(missing["read"] & missing["write"]))
     if valueless:
-        dropped["no value"] += int(valueless)
+        empty = (s for s in sources if all(v is None or v != v for v in (s.value, s.read, s.write)))  # noqa: PLR0124 - NaN is missing
+        shown = next((described(s) for s in empty), "")
+        dropped.add(
+            "no value", valueless, shown, "set fields.value, fields.read and fields.write (--value-field, --read-field, --write-field)"
+        )

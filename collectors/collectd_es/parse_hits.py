@@ -2,7 +2,7 @@
 
 all names known    Literals: no string is made, no hash computed              most pages
 a new name         str instead, then the names are added to the Literals      the first page, a new host
-anything else      each hit by itself; unreadable ones are counted            a text where a number belongs
+anything else      each hit by itself, see documents; others are counted      a text where a number belongs
 NaN, Infinity      no JSON, but Python writes them: the json module           saved pages
 
 The sort values of an answer's last hit are found without decoding the others.
@@ -14,17 +14,18 @@ import json
 import math
 import operator
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from collectors.collectd_es.datasets import NAMES, NUMBERS, Fields
+from collectors.collectd_es.datasets import NAMES, NUMBERS, Fields, faults
+from collectors.collectd_es.documents import REQUIRED, ROLES, Source, read_untyped
+from tokiod.dropped import Dropped
 from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 H = TypeVar("H")
 Body = bytes | memoryview
@@ -75,7 +76,7 @@ class Page:
 
     sources: list[Source]
     documents: int
-    dropped: Counter[str]
+    dropped: Dropped
     response: Response[Any]
 
 
@@ -105,7 +106,7 @@ class _Typed:
     def page(self, body: Body, *, whole: bool) -> Page:
         response = self._decoders.decode(body, whole=whole)
         hits, response.hits.hits = response.hits.hits, []
-        return Page(self._sources(hits), len(hits), Counter(), response)
+        return Page(self._sources(hits), len(hits), Dropped(), response)
 
     def one(self, hit: msgspec.Raw) -> Source:
         return self._sources([self._one.decode(hit)])[0]
@@ -115,14 +116,22 @@ class _Typed:
         return [hit.source for hit in hits] if flatten is None else [flatten(hit.source) for hit in hits]
 
 
+def _forms(fields: Fields) -> Iterator[Fields]:
+    """Yield the names of fields, and those with the codec's own name of the host, which many sites leave as it is."""
+    yield fields
+    other = msgspec.structs.replace(fields, host="host")
+    if fields.host == Fields().host and not faults(other):
+        yield other
+
+
 class Reader:
     """Parses the pages of one site, and learns its names."""
 
     def __init__(self, fields: Fields) -> None:
-        self._fields = fields
+        self._fields = self._typed_fields = fields
         self._known: dict[str, set[str]] = {name: {""} for name in NAMES}
         self._typed = _Typed(fields, self._known)
-        self._plain = _Typed(fields, {})
+        self._plain = {form: _Typed(form, {}) for form in _forms(fields)}
 
     def read(self, body: Body, *, whole: bool) -> Page:
         """Parse a list of hits, or the whole answer to a search.
@@ -135,11 +144,15 @@ class Reader:
             return self._read_slowly(body, whole=whole)
 
     def _read_slowly(self, body: Body, *, whole: bool) -> Page:
-        try:
-            page = self._plain.page(body, whole=whole)
-        except DECODE_ERRORS:
-            page = self._one_by_one(body, whole=whole)
-        self._learn(page.sources)
+        for fields, plain in self._plain.items():
+            try:
+                page = plain.page(body, whole=whole)
+            except DECODE_ERRORS:
+                continue
+            self._learn(page.sources, fields)
+            return page
+        page = self._one_by_one(body, whole=whole)
+        self._learn(page.sources, self._typed_fields)
         return page
 
     def _one_by_one(self, body: Body, *, whole: bool) -> Page:
@@ -150,28 +163,30 @@ class Reader:
         except DECODE_ERRORS as error:
             response = _decode_with_nan(body, error, whole=whole)
         hits, response.hits.hits = response.hits.hits, []
-        dropped: Counter[str] = Counter()
+        dropped = Dropped()
         return Page([s for s in self._read_each(hits, dropped) if s is not None], len(hits), dropped, response)
 
-    def _read_each(self, hits: Iterable[Any], dropped: Counter[str]) -> Iterable[Source | None]:
+    def _read_each(self, hits: Iterable[Any], dropped: Dropped) -> Iterable[Source | None]:
+        plain = self._plain[self._fields]
         for hit in hits:
             if not isinstance(hit, msgspec.Raw):
                 yield read_untyped(hit, self._fields, dropped)
                 continue
             try:
-                yield self._plain.one(hit)
+                yield plain.one(hit)
             except DECODE_ERRORS:
                 yield read_untyped(_decode_any(hit), self._fields, dropped)
 
-    def _learn(self, sources: list[Source]) -> None:
+    def _learn(self, sources: list[Source], fields: Fields) -> None:
         # Texts that are not printable name nothing; half a surrogate pair is one, and no Literal may hold it.
         before = sum(map(len, self._known.values()))
         for name, known in self._known.items():
             known |= {text for text in {getattr(source, name) for source in sources} if text.isprintable()}
-        if sum(map(len, self._known.values())) == before:
+        if sum(map(len, self._known.values())) == before and fields == self._typed_fields:
             return
+        self._typed_fields = fields
         few = {name: known for name, known in self._known.items() if len(known) <= MAX_NAMES}
-        self._typed = _Typed(self._fields, few)
+        self._typed = _Typed(fields, few)
 
 
 def _decode_any(hit: Body | msgspec.Raw) -> Any:
@@ -189,52 +204,6 @@ def _decode_with_nan(body: Body, error: Exception, *, whole: bool) -> Response[A
         raise Malformed("hits", f"a page that is not {'an answer to a search' if whole else 'a list of hits'}: {wrong}") from None
     except (ValueError, RecursionError):
         raise Malformed("json", f"a page that is not JSON: {error}") from None
-
-
-NO_SOURCE = "no document"
-NO_TEXT = "name that is not a text"
-NO_NUMBER = "value that is not a number"
-NOT_FINITE = "value that is not finite"
-
-
-def read_untyped(hit: Any, fields: Fields, dropped: Counter[str]) -> Source | None:
-    """Read one hit that json or msgspec decoded to dicts; None where it is unusable, which is counted in `dropped`."""
-    document = hit.get("_source") if isinstance(hit, dict) else None
-    if not isinstance(document, dict):
-        dropped[NO_SOURCE] += 1
-        return None
-    found = {role: _at(document, fields.path(role)) for role in ROLES}
-    texts: dict[str, Any] = {role: value for role, value in found.items() if isinstance(value, str) and role not in NUMBERS}
-    source = Source(**texts)
-    if any(not isinstance(value, str | None) for role, value in found.items() if role not in NUMBERS):
-        dropped[NO_TEXT] += 1
-        return None
-    faults = {role: _number(source, role, found[role]) for role in NUMBERS}
-    wrong = [fault for fault in faults.values() if fault]
-    dropped.update(wrong)
-    return None if wrong and not any(math.isfinite(getattr(source, role)) for role in NUMBERS if found[role] is not None) else source
-
-
-def _at(document: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
-
-
-def _number(source: Source, role: str, value: Any) -> str:
-    """Set a number of a document; return the reason if it is unusable."""
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return NO_NUMBER
-    try:
-        number = float(value)
-    except OverflowError:
-        return NOT_FINITE
-    if not math.isfinite(number):
-        return NOT_FINITE
-    setattr(source, role, number)
-    return ""
 
 
 _TAIL_BYTES = 10_000
@@ -287,24 +256,8 @@ def _last_sort_of_all(body: Body) -> list[Any] | None:
     return hits[-1].sort if hits else None
 
 
-class Source(msgspec.Struct, gc=False, order=False, eq=False):
-    """One document: "" for a missing text and NaN for a missing number, None for null.
-
-    time: ISO 8601; value: of memory and cpu; read, write: of disk.
-    """
-
-    plugin: str = ""
-    read: float | None = math.nan
-    time: str = ""
-    host: str = ""
-    write: float | None = math.nan
-    value: float | None = math.nan
-    type: str = ""
-    plugin_instance: str = ""
-    type_instance: str = ""
-
-
-ROLES = Source.__struct_fields__
+TRAPS = {"type": ("values",)}
+"""By the name of the field of the type: fields that documents of the usual form don't have. write_http has both; Logstash has neither."""
 
 Tree = dict[str, "Tree | str"]
 
@@ -313,6 +266,7 @@ def document_type(fields: Fields, known: Mapping[str, Collection[str]]) -> tuple
     """Return the struct that a document is decoded into, and a function that flattens it to a Source, None if it has Source's attributes.
 
     known: the possible values of some of NAMES; others fail validation. With them the decoder makes no string and no hash per document.
+    A document without a REQUIRED text, or with one of TRAPS, fails validation too: it may have what is missing in another form.
     msgspec compares keys in the order of the struct's fields, so their order is that of the documents of the capture.
     """
     tree: Tree = {}
@@ -323,23 +277,28 @@ def document_type(fields: Fields, known: Mapping[str, Collection[str]]) -> tuple
             place = place.setdefault(name, {})
         place[last] = role
     attributes: dict[str, str] = {}
-    struct = _struct(tree, known, "", attributes)
+    struct = _struct(tree, known, "", attributes, traps=[name for name in TRAPS.get(fields.type, ()) if name not in tree])
     if all(attribute == role for role, attribute in attributes.items()):
         return struct, None
     pick = operator.attrgetter(*(attributes[role] for role in ROLES))
     return struct, lambda document: Source(*pick(document))
 
 
-def _struct(tree: Tree, known: Mapping[str, Collection[str]], prefix: str, attributes: dict[str, str]) -> type[Any]:
+def _struct(
+    tree: Tree, known: Mapping[str, Collection[str]], prefix: str, attributes: dict[str, str], traps: Sequence[str] = ()
+) -> type[Any]:
     members: list[tuple[str, Any, Any]] = []
     for number, (name, what) in enumerate(tree.items()):
         if isinstance(what, str):
             attributes[what] = prefix + what
-            members.append((what, _annotation(what, known), msgspec.field(name=name, default=math.nan if what in NUMBERS else "")))
+            default = msgspec.NODEFAULT if what in REQUIRED else math.nan if what in NUMBERS else ""
+            members.append((what, _annotation(what, known), msgspec.field(name=name, default=default)))
         else:
             inner = _struct(what, known, f"{prefix}object{number}.", attributes)
-            members.append((f"object{number}", inner, msgspec.field(name=name, default=inner())))
-    return msgspec.defstruct("Document", members, gc=False, frozen=True, eq=False)
+            is_required = any(field.required for field in msgspec.structs.fields(inner))
+            members.append((f"object{number}", inner, msgspec.field(name=name, default=msgspec.NODEFAULT if is_required else inner())))
+    members += [(f"trap{number}", None, msgspec.field(name=name, default=None)) for number, name in enumerate(traps)]
+    return msgspec.defstruct("Document", members, gc=False, frozen=True, eq=False, kw_only=True)
 
 
 def _annotation(role: str, known: Mapping[str, Collection[str]]) -> Any:

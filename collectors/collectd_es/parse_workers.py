@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.collectd_es.parse import Decoder, Samples
-from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Brackets, Piece, joined, pieces
+from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Brackets, Piece, as_list, joined, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
 from tokiod.toolkit.worker_pool import FilesInMemory
@@ -39,11 +39,16 @@ PIECES_PER_WORKER = 2
 
 @dataclass(frozen=True, slots=True)
 class NameRules:
-    """What all decoders of a source share: patterns of host and device names, and the names of fields."""
+    """What all decoders of a source share: patterns of host and device names, the names of fields, and what values are."""
 
     hosts: re.Pattern[str] | None
     devices: re.Pattern[str] | None
     fields: Fields
+    counters: bool = False
+
+    def series(self) -> Series:
+        """Return a table of names without any."""
+        return Series(self.hosts, self.devices, counters=self.counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class _Parser:
     """A decoder with its own table of names, each of which it reports once."""
 
     def __init__(self, rules: NameRules) -> None:
-        self._series = Series(rules.hosts, rules.devices)
+        self._series = rules.series()
         self._decoder = Decoder(self._series, rules.fields)
         self._sent = 0
 
@@ -79,7 +84,7 @@ class _Parser:
         data = piece.data or b""
         if piece.form == "answer":
             return self._decoder.answer(data).samples
-        return self._decoder.hits(b"[" + data + b"]" if piece.form == "hits" else data)
+        return self._decoder.hits(as_list(data) if piece.form == "hits" else data)
 
 
 class _Numbers:

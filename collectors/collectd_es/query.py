@@ -94,6 +94,14 @@ def usable_names(mapping: Mapping, fields: Fields, roles: Iterable[str], pattern
     return {role: _usable(getattr(fields, role), properties, pattern) for role, properties in found.items() if role != "time"}
 
 
+def unmapped(mapping: Mapping, fields: Fields, roles: Iterable[str]) -> str:
+    """Return why a query can't find any document: a filtered field that no index has; empty if all are there."""
+    if not _properties(mapping, fields.time):
+        return ""  # an index without any document
+    missing = [role for role in roles if role != "type_instance" and not _properties(mapping, getattr(fields, role))]
+    return "; ".join(f"no index has a field {getattr(fields, role)}: set fields.{role}" for role in missing)
+
+
 def _properties(mapping: Mapping, field: str) -> dict[str, Properties]:
     """Return a field's properties in each index that has it."""
     found: dict[str, dict[str, Properties]] = {

@@ -38,7 +38,9 @@ class RawPages:
     def options(self) -> list[str]:
         """Return the step, the names that are collected, and the names of fields."""
         config = self._config
-        given = {"step": str(config.step), "hosts": config.hosts, "devices": config.devices}
+        given = {"step": str(config.step), "hosts": config.hosts, "devices": config.devices, "values": config.values}
+        rates = config.max_rate
+        given["max-rate"] = ",".join(f"{name}={getattr(rates, name):g}" for name in rates.__struct_fields__)
         fields = {f"{role.replace('_', '-')}-field": getattr(config.fields, role) for role in Fields.__struct_fields__}
         differing = {name: field for name, field in fields.items() if field not in _DEFAULTS}
         return [part for name, value in (given | differing).items() if value is not None for part in (f"--{name}", value)]

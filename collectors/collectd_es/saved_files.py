@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,9 +15,10 @@ from collectors.collectd_es.datasets import Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.parse import Samples
 from collectors.collectd_es.parse_workers import NameRules, Parsing
-from collectors.collectd_es.series import Series
+from collectors.collectd_es.plausible import Rules
 from collectors.collectd_es.to_batches import batches
 from tokiod.batch import Batch
+from tokiod.dropped import Dropped
 from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, readable, spooled
@@ -40,8 +41,10 @@ def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCol
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
     for fault in field_faults(fields):
         raise TokiodError(f"--{fault.replace('_', '-').replace(':', '-field:', 1)}")
-    rules = NameRules(_pattern("hosts", options.hosts), _pattern("devices", options.devices), fields)
-    return SavedPages(paths, options.step, rules, options.parse_workers, site.read)
+    counters = options.values == "counters"
+    names = NameRules(_pattern("hosts", options.hosts), _pattern("devices", options.devices), fields, counters)
+    rules = Rules(counters, options.max_rate.bytes, options.max_rate.operations)
+    return (SavedCounters if counters else SavedPages)(paths, options, names, rules, site.read)
 
 
 def _pattern(option: str, text: str | None) -> re.Pattern[str] | None:
@@ -57,23 +60,24 @@ class SavedPages:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], step: int, rules: NameRules, workers: int, read: Callable[[int], None]) -> None:
-        self.step = step
+    def __init__(self, paths: Sequence[Path], options: Saved, names: NameRules, rules: Rules, read: Callable[[int], None]) -> None:
+        self.step = options.step
         self._paths = paths
         self._on_read = read
-        self._series = Series(rules.hosts, rules.devices)
-        self._parsing = Parsing(rules, self._series, workers)
+        self._rules = rules
+        self._series = names.series()
+        self._parsing = Parsing(names, self._series, options.parse_workers)
         self._parsing.start(paths)
         self._pages = Loading(self._load)
-        self._dropped: Counter[str] = Counter()
+        self._dropped = Dropped()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset. Dropped documents are counted with the first window. Raises Fatal for a broken file."""
         spool = await self._pages.loaded()
-        dropped, self._dropped = self._dropped, Counter()
+        dropped, self._dropped = self._dropped, Dropped()
         parts = [self._cells(part, spool, dropped) for part in _parts(window, self.step)]
-        return WindowData(list(_joined(parts)), None, dropped)
+        return WindowData(list(_joined(parts)), None, dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: files do not grow, so there is nothing to compare."""
@@ -103,13 +107,19 @@ class SavedPages:
             if self._stopping.is_set():
                 raise Fatal("stopped while reading saved pages")
             spool.add(samples.time, samples.series, samples.value)
-            self._dropped.update(samples.dropped)
+            self._dropped.take(samples.dropped)
 
-    def _cells(self, window: Window, spool: Spool, dropped: Counter[str]) -> list[Batch]:
-        samples = [Samples(*columns, 0, Counter()) for columns in spool.within(window)]
-        cells = batches(samples, window, self.step, self._series)
-        dropped.update(cells.dropped)
+    def _cells(self, window: Window, spool: Spool, dropped: Dropped) -> list[Batch]:
+        samples = [Samples(*columns, 0, Dropped()) for columns in spool.within(window)]
+        cells = batches(samples, window, self.step, self._series, self._rules)
+        dropped.take(cells.dropped)
         return cells.batches
+
+
+class SavedCounters(SavedPages):
+    """Saved pages whose disks have counters."""
+
+    needs_sample_at_end: ClassVar[bool] = True
 
 
 def _parts(window: Window, step: int) -> Iterator[Window]:

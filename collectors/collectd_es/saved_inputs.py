@@ -2,7 +2,8 @@
 
 [[hit, ...], [hit, ...], ...]     pages, as pytokio's --output writes them
 [answer, ...]   answer answer     whole answers to searches, in a list, one after another, or a line each
-[hit, ...]                        bare hits; they are cut into pages here
+[hit, ...]   hit hit               bare hits or documents, in a list or a line each, as elasticdump and Logstash's file output write
+                                  them; they are cut into pages here
 
 A cut is a guess: where a bracket is followed by what must follow a page. The same may occur in a text or deeper inside, but then the part
 is no valid JSON, and the caller that decodes it joins the next piece to it.
@@ -141,7 +142,8 @@ MAX_PAGE_BYTES = 128 << 20
 """A file with a longer page is rejected: memory must not grow with it."""
 
 _BLANK, _SEPARATORS = re.compile(rb"[ \t\r\n]+"), re.compile(rb"[ \t\r\n,]+")
-_NEXT_PAGE, _NEXT_HIT = re.compile(rb"\]\s*,\s*(?=\[)"), re.compile(rb"\}\s*,\s*(?=\{)")
+_NEXT_PAGE, _NEXT_HIT = re.compile(rb"\]\s*,\s*(?=\[)"), re.compile(rb"\}\s*[,\n]\s*(?=\{)")
+_LINE_BREAK = re.compile(rb"\}[ \t\r]*\n\s*\{")
 _FIRST_NAME = re.compile(rb'\{\s*("[^"\\]*")')
 
 
@@ -158,6 +160,11 @@ class Piece:
     stop: int
     data: bytes | None
     between: bytes = b""
+
+
+def as_list(hits: bytes) -> bytes:
+    """Return bare hits as a JSON list. Between lines there is no comma, and a text has no line break."""
+    return b"[" + _LINE_BREAK.sub(b"},{", hits) + b"]"
 
 
 def joined(parts: Sequence[Piece]) -> Piece:

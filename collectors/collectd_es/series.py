@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.collectd_es.datasets import COMPLEMENTS, DATASETS, MEANS, METRICS
+from collectors.collectd_es.datasets import COMPLEMENTS, COUNTED, DATASETS, JIFFIES_TYPE, MEANS, METRICS
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
@@ -22,7 +22,10 @@ MAX_NAME_LENGTH = 200
 
 
 Name = tuple[str, str, str]
-"""The name of a series: a dataset, its column, and the core, "" where a column has one series only."""
+"""The name of a series: a dataset, its column, and the core, "" where a column has one series only, or for the mean of all cores."""
+
+JIFFIES = " in jiffies"
+"""Ends the core of a series whose values are jiffies per second."""
 
 
 class Texts(NamedTuple):
@@ -65,6 +68,33 @@ class Kind:
 
 NO_HOST = "no host"
 UNUSABLE = "unusable name"
+UNKNOWN_HOST, UNKNOWN_DEVICE = "unknown host", "unknown device"
+PART_OF_DISKS = "partition, dm or md device"
+NOT_PER_CORE = "CPU figure that is not per core"
+JIFFIES_COUNTED = "CPU in jiffies"
+PERCENTAGE = "set ValuesPercentage true in collectd's plugin cpu"
+REMEDIES = {
+    "unknown plugin": "disk, memory and cpu are stored; set fields.plugin if another field has it (--plugin-field)",
+    "no type": "set fields.type (--type-field)",
+    NO_HOST: "set fields.host (--host-field)",
+    UNKNOWN_HOST: "hosts does not match it",
+    UNKNOWN_DEVICE: "devices does not match it",
+    "no device": "set fields.plugin_instance (--plugin-instance-field)",
+    PART_OF_DISKS: "its bytes are those of a disk again; set devices to count it",
+    NOT_PER_CORE: "set ReportByCpu true, or CalculateAverage true for each host in collectd's aggregation",
+    JIFFIES_COUNTED: PERCENTAGE,
+}
+"""What helps, by reason."""
+
+# The kernel counts what goes through them on the disk below too, and only collectd's host knows which one that is.
+_PARTS_OF_DISKS = re.compile(
+    r"(?:(?:s|h|v|xv)d[a-z]+|ubd[a-z]+|emcpower[a-z]+)\d+"
+    r"|(?:nvme\d+(?:c\d+)?n|mmcblk|nbd|rbd|bcache|md|md_d|loop|zd|pmem|drbd|(?:cciss|ida).c\d+d)\d+p\d+"
+    r"|(?:dm-|md|md_d|loop|zd|bcache|drbd|zram|ram)\d+|emcpower[a-z]+|nvme\d+c\d+n\d+"
+)
+
+BYTES_RATE, OPS_RATE, IN_JIFFIES, PERCENT, SIZE = range(5)
+"""What the samples of a series measure."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,24 +102,31 @@ class Layout:
     """The column of each series, at one time.
 
     columns: of each dataset, in order; places: of each dataset, pairs of series u4[k] and their columns u4[k]. A mean has one pair per
-    core, in natural order; other datasets have one pair with all their columns.
-    mean, complement: bool[series].
+    core, in natural order; other datasets have one pair with all their columns. averages: of means, such pairs of collectd's own means.
+    mean, complement: bool[series]; measure: u1[series]; host: u4[series], a number for each host.
     """
 
     columns: dict[str, tuple[str, ...]]
     places: dict[str, list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]]
+    averages: dict[str, list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]]
     mean: NDArray[np.bool_]
     complement: NDArray[np.bool_]
+    measure: NDArray[np.uint8]
+    host: NDArray[np.uint32]
 
 
 # Numbers follow the order of arrival, which parse workers and retries change, so no output may depend on them. Columns are assigned when
 # batches are made: new names follow the older ones in natural order.
 class Series:
-    """The names of one source, numbered in order of arrival; shared by all its readers in one process."""
+    """The names of one source, numbered in order of arrival; shared by all its readers in one process.
 
-    def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None) -> None:
+    devices: of disks; None for whole disks. counters: documents have counters in the place of rates.
+    """
+
+    def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None, *, counters: bool = False) -> None:
         self._hosts = hosts
         self._devices = devices
+        self._counters = counters
         self._numbers: dict[Name, int] = {}
         self._names: list[Name] = []
         self._columns: dict[str, dict[str, int]] = {dataset: {} for dataset in DATASETS}
@@ -118,7 +155,7 @@ class Series:
         disk = texts.plugin == "disk"
         fields, unknown = _fields_of(texts)
         unusable = "" if _is_usable(texts) else UNUSABLE
-        return Kind(fields, texts.plugin_instance, disk, unknown, unusable, self._part_fault(texts))
+        return Kind(fields, _part(texts), disk, unknown, unusable, self._part_fault(texts))
 
     def host_fault(self, host: str) -> str:
         """Return why the documents of a host have no series, or ""."""
@@ -126,16 +163,25 @@ class Series:
             return NO_HOST
         if not _is_usable((host,)):
             return UNUSABLE
-        return "" if self._hosts is None or self._hosts.fullmatch(host) else "unknown host"
+        return "" if self._hosts is None or self._hosts.fullmatch(host) else UNKNOWN_HOST
 
     def _part_fault(self, texts: Texts) -> str:
         if texts.plugin == "memory":
             return "unknown plugin instance" if texts.plugin_instance else ""
-        if texts.plugin != "disk":
-            return ""
-        if not texts.plugin_instance:
+        if texts.plugin == "disk":
+            return self._device_fault(texts.plugin_instance)
+        if texts.type == JIFFIES_TYPE and self._counters:
+            return JIFFIES_COUNTED
+        if texts.plugin == "aggregation":
+            return "" if texts.plugin_instance == _AVERAGE else NOT_PER_CORE
+        return NOT_PER_CORE if texts.type == JIFFIES_TYPE and not texts.plugin_instance else ""
+
+    def _device_fault(self, device: str) -> str:
+        if not device:
             return "no device"
-        return "" if self._devices is None or self._devices.fullmatch(texts.plugin_instance) else "unknown device"
+        if self._devices is None:
+            return PART_OF_DISKS if _PARTS_OF_DISKS.fullmatch(device) else ""
+        return "" if self._devices.fullmatch(device) else UNKNOWN_DEVICE
 
     def layout(self) -> Layout:
         """Return the layout of all series, and assign columns to new names."""
@@ -146,13 +192,24 @@ class Series:
     def _arranged(self) -> Layout:
         self._assign_columns()
         layers: dict[str, dict[str, list[tuple[int, int]]]] = {dataset: {} for dataset in DATASETS}
+        averages: dict[str, dict[str, list[tuple[int, int]]]] = {dataset: {} for dataset in DATASETS}
+        hosts: dict[str, int] = {}
+        host = np.empty(len(self._names), np.uint32)
         for number, (dataset, column, core) in enumerate(self._names):
-            layers[dataset].setdefault(core, []).append((self._columns[dataset][column], number))
+            is_average = dataset in MEANS and core in {"", JIFFIES}
+            (averages if is_average else layers)[dataset].setdefault(core, []).append((self._columns[dataset][column], number))
+            host[number] = hosts.setdefault(column if dataset.startswith("dataservers/") else column.rpartition(":")[0], len(hosts))
+        places, own = (
+            {name: [_place(some[core]) for core in sorted(some, key=natural_key)] for name, some in of.items()} for of in (layers, averages)
+        )
         return Layout(
             {dataset: tuple(columns) for dataset, columns in self._columns.items()},
-            {dataset: [_place(some[core]) for core in sorted(some, key=natural_key)] for dataset, some in layers.items()},
+            places,
+            own,
             np.array([dataset in MEANS for dataset, *_ in self._names], np.bool_),
             np.array([dataset in COMPLEMENTS for dataset, *_ in self._names], np.bool_),
+            np.array([_measure(dataset, core) for dataset, _, core in self._names], np.uint8),
+            host,
         )
 
     def _assign_columns(self) -> None:
@@ -165,6 +222,23 @@ class Series:
                 self._columns[dataset].setdefault(column, len(self._columns[dataset]))
 
 
+_AVERAGE = "cpu-average"
+"""What collectd's aggregation calls the mean over the cores of a host."""
+
+
+def _part(texts: Texts) -> str:
+    part = "" if texts.plugin == "aggregation" else texts.plugin_instance
+    return part + JIFFIES if texts.plugin != "disk" and texts.type == JIFFIES_TYPE else part
+
+
+def _measure(dataset: str, core: str) -> int:
+    if dataset in COUNTED:
+        return OPS_RATE if "op" in dataset else BYTES_RATE
+    if dataset in MEANS:
+        return IN_JIFFIES if core.endswith(JIFFIES) else PERCENT
+    return SIZE
+
+
 def _fields_of(texts: Texts) -> tuple[dict[str, str], str]:
     """Return the dataset of each field, or why they have none."""
     types = METRICS.get(texts.plugin)
@@ -172,7 +246,7 @@ def _fields_of(texts: Texts) -> tuple[dict[str, str], str]:
         return {}, "unknown plugin"
     kinds = types.get(texts.type)
     if kinds is None:
-        return {}, "unknown type"
+        return {}, "unknown type" if texts.type else "no type"
     fields = kinds.get(texts.type_instance)
     return ({}, "unknown type instance") if fields is None else (fields, "")
 

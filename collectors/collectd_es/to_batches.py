@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.collectd_es.datasets import MEANS
+from collectors.collectd_es.datasets import COUNTED, MEANS
+from collectors.collectd_es.plausible import FULL, Measured, Rules, plausible
 from tokiod.batch import Batch
+from tokiod.dropped import Dropped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,19 +31,20 @@ class WindowCells:
     """A window's batches, one per dataset; dropped: samples without a cell, by reason."""
 
     batches: list[Batch]
-    dropped: Counter[str]
+    dropped: Dropped
 
 
 # A sample belongs to the cell of its series and row. Nearly always it is alone there, and its index is all that must be computed.
 # Samples that share a cell are sorted by (time, value), so that the order of arrival decides nothing: of equal times the largest value
 # counts, and of different times the last, or all for a mean.
-def batches(samples: Sequence[Samples], window: Window, step: int, series: Series) -> WindowCells:
+def batches(samples: Sequence[Samples], window: Window, step: int, series: Series, rules: Rules | None = None) -> WindowCells:
     """Return a window's batches of its samples, in any order and any parts.
 
     step: seconds of a row, counted from the window's start. The times of batches are the left edges of rows; cells are in order of rows.
+    Raises Fatal where all rates are counters.
     """
-    layout = series.layout()
-    held = _held(samples, window, step, layout)
+    rules, layout, dropped = rules or Rules(), series.layout(), Dropped()
+    held = _held(plausible(_measured(samples, window, layout, dropped), rules, series, dropped), window, step, layout)
     found: dict[str, list[_Part]] = {dataset: [] for dataset in layout.columns}
     duplicates = 0
     rows = -(-window.seconds // step)
@@ -55,8 +57,9 @@ def batches(samples: Sequence[Samples], window: Window, step: int, series: Serie
         duplicates += grid.duplicates
         for dataset, parts in found.items():
             parts.append(_part(grid.values(dataset), window.start + first * step, step))
-    dropped = +Counter({"outside the window": sum(map(len, samples)) - len(held), "duplicate": duplicates})
-    return WindowCells([_batch(dataset, step, layout, parts) for dataset, parts in found.items()], dropped)
+    dropped.add("duplicate", duplicates)
+    counted = COUNTED if rules.counters else {}
+    return WindowCells([_batch(dataset, counted.get(dataset), step, layout, parts) for dataset, parts in found.items()], dropped)
 
 
 _Part = tuple["NDArray[np.int64]", "NDArray[np.uint32]", "NDArray[np.float64]"]
@@ -82,16 +85,22 @@ class _Held:
         return _Held(self.row[some] - first, self.series[some], self.time[some], self.value[some])
 
 
-def _held(samples: Sequence[Samples], window: Window, step: int, layout: Layout) -> _Held:
-    time = _joined([some.time for some in samples], np.int64) - window.start * MILLISECONDS
-    series = _joined([some.series for some in samples], np.uint32)
+def _measured(samples: Sequence[Samples], window: Window, layout: Layout, dropped: Dropped) -> Measured:
+    time = _joined([some.time for some in samples], np.int64)
+    numbers = _joined([some.series for some in samples], np.uint32)
     value = _joined([some.value for some in samples], np.float64)
-    inside = (time >= 0) & (time < window.seconds * MILLISECONDS)
+    start = window.start * MILLISECONDS
+    inside = (time >= start) & (time < window.end * MILLISECONDS)
     if not inside.all():
-        time, series, value = time[inside], series[inside], value[inside]
+        dropped.add("outside the window", len(time) - int(np.count_nonzero(inside)))
+        time, numbers, value = time[inside], numbers[inside], value[inside]
+    return Measured(time, numbers, value, layout.measure.take(numbers))
+
+
+def _held(found: Measured, window: Window, step: int, layout: Layout) -> _Held:
     # Adding 0.0 makes a zero of a negative zero, whose bytes differ.
-    value = np.where(layout.complement[series], 100.0 - value, value + 0.0)
-    return _Held(time // (step * MILLISECONDS), series, time, value)
+    value = np.where(layout.complement.take(found.series), FULL - found.value, found.value + 0.0)
+    return _Held((found.time - window.start * MILLISECONDS) // (step * MILLISECONDS), found.series, found.time, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,16 +131,19 @@ class _Grid:
         """Return the cells f8[rows, columns] of a dataset, NaN for missing."""
         places = self.layout.places[dataset]
         if dataset in MEANS:
-            return self._mean(places, len(self.layout.columns[dataset]))
+            return self._mean(dataset)
         return self.value[:, places[0][0]] if places else np.empty((len(self.value), 0))
 
-    def _mean(self, places: list[tuple[NDArray[np.uint32], NDArray[np.uint32]]], width: int) -> NDArray[np.float64]:
-        total, count = np.zeros((len(self.value), width)), np.zeros((len(self.value), width))
-        for series, column in places:
-            value = self.value[:, series]
-            there = ~np.isnan(value)
-            total[:, column] += np.where(there, value, 0.0)
-            count[:, column] += there if self.more is None else there + self.more[:, series]
+    def _mean(self, dataset: str) -> NDArray[np.float64]:
+        width = len(self.layout.columns[dataset])
+        total, count = np.zeros((2, len(self.value), width))
+        averages = self.layout.averages[dataset]
+        for is_average, pairs in ((False, self.layout.places[dataset]), (True, averages)):
+            for series, column in pairs:
+                value = self.value[:, series]
+                there = ~np.isnan(value) & (count[:, column] == 0) if is_average else ~np.isnan(value)
+                total[:, column] += np.where(there, value, 0.0)
+                count[:, column] += there if self.more is None else np.where(there, 1 + self.more[:, series], 0)
         mean: NDArray[np.float64] = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
         return mean
 
@@ -168,8 +180,11 @@ def _part(values: NDArray[np.float64], start: int, step: int) -> _Part:
     return start + row * step, column, values[there]
 
 
-def _batch(dataset: str, step: int, layout: Layout, parts: list[_Part]) -> Batch:
+def _batch(dataset: str, counted: str | None, step: int, layout: Layout, parts: list[_Part]) -> Batch:
+    """Return a batch; counted: the dataset that its values are counters of, None for gauges."""
     time, column, value = (_joined([part[i] for part in parts], dtype) for i, dtype in enumerate((np.int64, np.uint32, np.float64)))
+    if counted:
+        return Batch(counted, "counter", step, layout.columns[dataset], time, column, value.astype(np.int64))
     return Batch(dataset, "gauge", step, layout.columns[dataset], time, column, value)
 
 

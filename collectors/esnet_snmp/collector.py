@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.esnet_snmp.client import NotFound, Service
 from collectors.esnet_snmp.datasets import DATASETS, service_name
 from collectors.esnet_snmp.parse import parse
 from collectors.esnet_snmp.to_batches import batches, count
+from tokiod.dropped import Dropped
 from tokiod.errors import Fatal
 from tokiod.toolkit.tasks import started
 from tokiod.window_data import WindowData
@@ -44,11 +44,13 @@ class EsnetSnmp:
     async def collect(self, window: Window) -> WindowData:
         """Return both directions. Raises as points()."""
         points = await self.points(window)
-        dropped = Counter({UNKNOWN_INTERFACE: len(self._columns) - len({name for name, _ in points})})
+        unknown = [name for name in self._columns if name not in {known for known, _ in points}]
+        dropped = Dropped()
+        dropped.add(UNKNOWN_INTERFACE, len(unknown), "".join(unknown[:1]), "check interfaces")
         for one in points.values():
-            dropped.update(one.dropped)
+            dropped.take(one.dropped)
         found = list(batches(points, self._columns, int(self._config.interval), self.step, window))
-        return WindowData(found, self._count(points, window), +dropped)
+        return WindowData(found, self._count(points, window), dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows of a window have known points by now."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,8 @@ import msgspec
 import numpy as np
 
 from collectors.esnet_snmp.datasets import DATASETS, is_name
+from tokiod.bounds import BOUNDS, IMPLAUSIBLE
+from tokiod.dropped import Dropped
 from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
@@ -31,10 +32,13 @@ MAX_INTERFACES = 10_000
 """Interfaces of one saved file."""
 MALFORMED = "malformed point"
 MALFORMED_NAME = "malformed interface name"
+OTHER_INTERFACE = "direction of an interface that was not asked for"
 OTHER_UNITS = "interface whose rates are in other units"
 NEGATIVE = "negative rate"
 INFINITE = "infinite rate"
 UNITS = "bytes/sec"
+REMEDY_OF_UNITS = f'"units" must be "{UNITS}"'
+LARGEST_RATE = BOUNDS[UNITS][1]
 _DIGITS = re.compile(r"[0-9]{1,12}")
 
 
@@ -53,20 +57,20 @@ class Points:
     time: NDArray[np.int64]
     rate: NDArray[np.float64]
     interval: int | None = None
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Dropped = field(default_factory=Dropped)
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Any, Any]], interval: int | None = None) -> Points:
         """Take pairs of any type. Null and NaN are unknown points, and not counted as dropped."""
-        dropped: Counter[str] = Counter()
+        dropped = Dropped()
         known: list[tuple[int, float]] = []
         for time, rate in pairs:
             if reason := _fault(time, rate):
-                dropped[reason] += 1
+                dropped.add(reason, 1, f"{rate} at {time}")
             elif rate is not None and rate == rate:  # noqa: PLR0124 - NaN is null
                 known.append((int(time), float(rate) + 0.0))
         times, rates = zip(*known, strict=True) if known else ((), ())
-        return cls(np.array(times, np.int64), np.array(rates, np.float64), interval, +dropped)
+        return cls(np.array(times, np.int64), np.array(rates, np.float64), interval, dropped)
 
 
 def parse(body: bytes, source: str) -> Points:
@@ -95,8 +99,10 @@ def _fault(time: Any, rate: Any) -> str:
         return MALFORMED
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float))):
         return MALFORMED
-    if rate is None or rate >= 0:
-        return INFINITE if rate == float("inf") else ""
+    if rate is None or rate != rate:  # noqa: PLR0124 - NaN
+        return ""
+    if rate > LARGEST_RATE:
+        return INFINITE if rate == float("inf") else IMPLAUSIBLE
     return NEGATIVE if rate < 0 else ""
 
 
@@ -106,7 +112,7 @@ def _interval(agg: Any) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and 0 < int(text) <= 86400 else None  # noqa: PLR2004 - a day
 
 
-def parse_saved(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, Points]:
+def parse_saved(data: bytes, place: str, dropped: Dropped) -> dict[Series, Points]:
     """Parse saved rates into points of each ("ROUTER:IFNAME", "in" or "out"); count the rest. Raises Fatal for another document."""
     try:
         document = _decoded(data)
@@ -122,15 +128,15 @@ def parse_saved(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, 
         raise Fatal(f"{place}: not saved rates: {error}") from None
 
 
-def _of_document(document: dict[str, dict[str, Any]], dropped: Counter[str]) -> dict[Series, Points]:
+def _of_document(document: dict[str, dict[str, Any]], dropped: Dropped) -> dict[Series, Points]:
     found: dict[Series, Points] = {}
     for router, interfaces in document.items():
         for name, directions in interfaces.items():
             # In a file that lost lines with braces, "in" may appear as a router or an interface that contains others.
             if not isinstance(directions, dict) or {router, name} & DATASETS.keys() or not is_name(f"{router}:{name}"):
-                dropped[MALFORMED_NAME] += 1
-            elif _value(directions.get("units")) not in (None, UNITS):
-                dropped[OTHER_UNITS] += 1
+                dropped.add(MALFORMED_NAME, 1, f"{router}:{name}")
+            elif (units := _value(directions.get("units"))) not in (None, UNITS):
+                dropped.add(OTHER_UNITS, 1, f"{router}:{name} in {units}", REMEDY_OF_UNITS)
             else:
                 of = {way: _points(directions[way]) for way in DATASETS if way in directions}
                 found |= {(f"{router}:{name}", way): points for way, points in of.items() if points is not None}
@@ -178,13 +184,15 @@ def _regular(times: Sequence[int], rates: Sequence[float | None], interval: int 
     """Return the points of times and rates that msgspec found to be numbers or null. Raises OverflowError for a number beyond float64."""
     time, rate = np.array(times, np.float64), np.array(rates, np.float64)  # null is NaN
     is_point = (time >= 0) & (time < MAX_EPOCH)
-    dropped = Counter({
-        MALFORMED: int(np.count_nonzero(~is_point)),
-        NEGATIVE: int(np.count_nonzero(is_point & (rate < 0))),
-        INFINITE: int(np.count_nonzero(is_point & (rate == np.inf))),
-    })  # fmt: skip
-    known = is_point & (rate >= 0) & (rate < np.inf)
-    return Points(time[known].astype(np.int64), rate[known] + 0.0, interval, +dropped)
+    known = is_point & (rate >= 0) & (rate <= LARGEST_RATE)
+    dropped = Dropped()
+    if np.count_nonzero(known) + np.count_nonzero(np.isnan(rate) & is_point) < len(time):
+        infinite = rate == np.inf
+        faults = {MALFORMED: ~is_point, NEGATIVE: rate < 0, INFINITE: infinite, IMPLAUSIBLE: (rate > LARGEST_RATE) & ~infinite}
+        for reason, where in faults.items():
+            found = np.flatnonzero(where if reason == MALFORMED else where & is_point)
+            dropped.add(reason, len(found), f"{rates[found[0]]} at {times[found[0]]}" if len(found) else "")
+    return Points(time[known].astype(np.int64), rate[known] + 0.0, interval, dropped)
 
 
 def _epoch(text: str) -> int | None:

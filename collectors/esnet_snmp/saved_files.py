@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from collectors.esnet_snmp.datasets import service_name
-from collectors.esnet_snmp.parse import Points, parse_saved
+from collectors.esnet_snmp.parse import OTHER_INTERFACE, Points, parse_saved
 from collectors.esnet_snmp.to_batches import batches, count
+from tokiod.dropped import Dropped
 from tokiod.errors import TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
@@ -50,10 +51,10 @@ class SavedRates:
     async def collect(self, window: Window) -> WindowData:
         """Return both directions. Dropped points are counted with the first window. Raises Fatal for a file of another form."""
         loaded = await self._files.loaded()
-        dropped, loaded.dropped = loaded.dropped, Counter()
+        dropped, loaded.dropped = loaded.dropped, Dropped()
         points = loaded.within(window)
         found = list(batches(points, loaded.columns, loaded.interval, self.step, window))
-        return WindowData(found, count(points, loaded.interval, self.step, window), dropped)
+        return WindowData(found, count(points, loaded.interval, self.step, window), dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows of a window have known points."""
@@ -74,7 +75,7 @@ class SavedRates:
         # An interface may be written as the service spells it in one file, and as it is configured in another.
         wanted = {name.partition(":")[0] + ":" + service_name(name.partition(":")[2]): name for name in self._options.interface}
         found: defaultdict[Series, list[Points]] = defaultdict(list)
-        dropped: Counter[str] = Counter()
+        dropped = Dropped()
         for path in self._paths:
             data = content(path)
             self._on_read(path.stat().st_size)
@@ -83,8 +84,10 @@ class SavedRates:
         series = {one: _joined(parts) for one, parts in found.items()}
         columns = tuple(dict.fromkeys(self._options.interface)) or tuple(sorted({name for name, _ in series}, key=natural_key))
         chosen = {one: points for one, points in series.items() if one[0] in columns}
+        if not chosen:
+            dropped.add(OTHER_INTERFACE, len(series), "".join(name for name, _ in list(series)[:1]), "name it with --interface")
         for one in chosen.values():
-            dropped.update(one.dropped)
+            dropped.take(one.dropped)
         return _Loaded(chosen, columns, self._options.interval or _most_common(chosen.values()) or self.step, dropped)
 
 
@@ -95,7 +98,7 @@ class _Loaded:
     points: dict[Series, Points]
     columns: tuple[str, ...]
     interval: int
-    dropped: Counter[str]
+    dropped: Dropped
 
     def within(self, window: Window) -> dict[Series, Points]:
         """Return the points that cover a part of a window."""
@@ -107,9 +110,9 @@ class _Loaded:
 
 
 def _joined(parts: list[Points]) -> Points:
-    dropped: Counter[str] = Counter()
+    dropped = Dropped()
     for part in parts:
-        dropped.update(part.dropped)
+        dropped.take(part.dropped)
     time, rate = np.concatenate([part.time for part in parts]), np.concatenate([part.rate for part in parts])
     order = np.argsort(time, kind="stable")  # of two points of one time the later one counts
     return Points(time[order], rate[order], None, dropped)

@@ -6,20 +6,26 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
-from collectors.mmperfmon.datasets import counters, datasets_of, map_faults, maps
+from collectors.mmperfmon.datasets import LOAD, PERCENT, counters, datasets_of, map_faults, maps
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 COMMAND = ("/usr/lpp/mmfs/bin/mmperfmon", "query")
 QUERIES = ("usage", "gpfs_nsdds_bytes_read,gpfs_nsdds_bytes_written,gpfs_nsdds_read_ops,gpfs_nsdds_write_ops")
 
 MIN_SETTLE_BUCKETS = 2
 """The last bucket may lack what nodes have not sent yet."""
+
+
+def scaled_units(cpu_scale: float) -> Mapping[str, str]:
+    """Return the units of CPU figures that were multiplied, of which percentages' bounds don't hold; none if they were not."""
+    names = [f"{group}/{name}" for group in ("dataservers", "mdservers") for name in (LOAD, *PERCENT)]
+    return {} if cpu_scale == 1.0 else dict.fromkeys(names, f"{1 / cpu_scale:g} %")
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -92,6 +98,11 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     ] = 1.0
 
     @property
+    def units(self) -> Mapping[str, str]:  # type: ignore[override]  # a class's own for all other kinds
+        """The units of scaled CPU figures."""
+        return scaled_units(self.cpu_scale)
+
+    @property
     def step(self) -> int:
         """Seconds of a bucket."""
         return int(self.bucket)
@@ -143,6 +154,11 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         tuple[str, ...], msgspec.Meta(description="REGEX=dataserver or REGEX=mdserver for host names; default: data server.")
     ] = ()
     cpu_scale: Annotated[float, msgspec.Meta(gt=0, description="CPU values are multiplied by this; pytokio's are 100 times percent.")] = 1.0
+
+    @property
+    def units(self) -> Mapping[str, str]:  # type: ignore[override]  # as above
+        """The units of scaled CPU figures."""
+        return scaled_units(self.cpu_scale)
 
     def datasets(self) -> frozenset[str]:
         """Return the datasets of all metrics, as far as the maps allow."""

@@ -157,7 +157,7 @@ def _theirs(document: Document) -> list[tuple[Column, int, str, float]]:
 def _ours(document: Document) -> list[tuple[Column, int, str, float]]:
     """Return what tokiod stores of a document."""
     is_stored = document.oddity != ANOTHER and document.has_zone
-    values = {name: value for name, value in document.values.items() if type(value) is float and is_stored}
+    values = {name: value for name, value in document.values.items() if type(value) is float and value >= 0 and is_stored}
     host, at = document.host, document.time
     if document.plugin == "disk":
         ways = dict(zip(("read", "write"), DISK[document.type], strict=True))
@@ -194,7 +194,7 @@ def _regular(rng: random.Random, at: int) -> list[Document]:
     found = []
     for host in HOSTS:
         for device in DEVICES:
-            found += [Document(at, host, "disk", kind, device, "", {"read": value(1e9), "write": value(1e9)}) for kind in DISK]
+            found += [Document(at, host, "disk", kind, device, "", {"read": value(9e6), "write": value(9e6)}) for kind in DISK]
         found += [Document(at, host, "memory", "memory", "", kind, {"value": value(2**36)}) for kind in MEMORY]
         found += [Document(at, host, "cpu", "percent", core, kind, {"value": value(100)}) for core in CORES for kind in CPU]
     return found
@@ -211,7 +211,7 @@ def _odd(rng: random.Random, document: Document) -> list[Document]:
         other = {way: value + rng.choice((0.0, 0.0, 1.0)) for way, value in document.values.items()}
         return [changed, changed._replace(values=other)]
     if oddity == ANOTHER:
-        different = {"cpu": {"type": "cpu"}, "memory": {"part": "node0"}, "disk": {"instance": "merged"}}[document.plugin]
+        different = {"cpu": {"type": "ping"}, "memory": {"part": "node0"}, "disk": {"instance": "merged"}}[document.plugin]
         return [changed._replace(**different)]
     if oddity == "boolean":
         return [changed._replace(values={**document.values, name: True})]
@@ -224,6 +224,8 @@ def _reason(column: Column, time: int, *sides: dict[Column, dict[int, list[Sampl
     samples = [*mine, *other]
     if odd := {one.document.oddity for one in samples} - {""}:
         return next(name for name in ODDITIES if name in odd)
+    if any(type(value) is float and value < 0 for one in samples for value in one.document.values.values()):
+        return "negative"
     if {id(one.document) for one in mine} != {id(one.document) for one in other}:
         return "the end off the grid" if not mine or len(mine) < len(other) else None
     if column[0].removeprefix("dataservers/") in CPU.values():

@@ -19,7 +19,7 @@ from tokiod.window_data import WindowData
 
 STEP = 60
 NOON = 1_517_184_000 + 12 * 3600
-COUNTER, GAUGE = "datatargets/readbytes", "dataservers/cpuload"
+COUNTER, GAUGE = "datatargets/readbytes", "dataservers/memused"
 
 
 class Source:

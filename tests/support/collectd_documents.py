@@ -65,14 +65,14 @@ def hit(source):
 
 
 def cells(hits, start, end, step):
-    """The right cells for any hits that are well-formed: duplicates once, the last by time, of CPU the mean of all."""
+    """The right cells for any hits that are well-formed: duplicates once, the last by time, of CPU the mean of all; negative ones never."""
     values = defaultdict(dict)
     for one in hits:
         source = one["_source"]
         time = milliseconds(source["@timestamp"])
         fields = KINDS.get((source["plugin"], source["collectd_type"], source.get("type_instance")), {})
         for field, dataset in fields.items():
-            if source.get(field) is not None and start * 1000 <= time < end * 1000:
+            if (source.get(field) or 0) >= 0 and source.get(field) is not None and start * 1000 <= time < end * 1000:
                 part = source.get("plugin_instance", "")
                 column = f"{source['hostname']}:{part}" if source["plugin"] == "disk" else source["hostname"]
                 row = start + (time - start * 1000) // (step * 1000) * step

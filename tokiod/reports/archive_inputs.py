@@ -15,7 +15,7 @@ from msgspec import structs
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
-from tokiod.collector import SourceConfig, collect_window
+from tokiod.collector import collect_window
 from tokiod.dropped import Dropped, sentence
 from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
@@ -39,6 +39,15 @@ MAX_WINDOW_SECONDS = 86400
 """No window of rows that are shorter than a day is longer than a day."""
 
 
+class FileOrigin(msgspec.Struct, frozen=True):
+    """What windows of a file are labelled with, see tokiod.collector.Origin."""
+
+    name: str
+    kind: str
+    system: str
+    units: Mapping[str, str]
+
+
 class ImportJob(msgspec.Struct, frozen=True):
     """What to import: `span` of `collector` into the file `out`. Rows of the file that the span touches are imported whole.
 
@@ -55,9 +64,9 @@ class ImportJob(msgspec.Struct, frozen=True):
     max_rates: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     @property
-    def origin(self) -> SourceConfig:
+    def origin(self) -> FileOrigin:
         """The source of the groups in the file, with the file as its system."""
-        return SourceConfig(name=self.kind, kind=self.kind, system=str(self.out))
+        return FileOrigin(self.kind, self.kind, str(self.out), self.units)
 
 
 class ImportResult(msgspec.Struct):

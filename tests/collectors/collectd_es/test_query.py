@@ -11,7 +11,7 @@ from collectors.collectd_es.complete import Incomplete, check_all_read, check_sh
 from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards
-from collectors.collectd_es.query import TERMS, Wanted, mapped_fields, query, usable_names
+from collectors.collectd_es.query import TERMS, Wanted, mapped_fields, query, unmapped, usable_names
 from collectors.collectd_es.search import Search, find_id, sort_order, total_hits
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal
@@ -48,8 +48,8 @@ def test_several_plugins_are_alternatives_and_prefixes_narrow_hosts_and_disks():
     assert prefix == {"prefix": {"hostname": "bb"}}
     assert found["bool"]["minimum_should_match"] == 1
     plugins = [one["bool"]["filter"] for one in found["bool"]["should"]]
-    assert [filters[0] for filters in plugins] == [{"term": {"plugin": name}} for name in ("disk", "memory", "cpu")]
-    assert [{"prefix": {"dev": "nvme"}} in filters for filters in plugins] == [True, False, False]
+    assert [filters[0] for filters in plugins] == [{"term": {"plugin": name}} for name in ("disk", "memory", "cpu", "aggregation")]
+    assert [{"prefix": {"dev": "nvme"}} in filters for filters in plugins] == [True, False, False, False]
     assert plugins[0][1] == {"terms": {"collectd_type.keyword": ["disk_octets", "disk_ops"]}}
 
 
@@ -73,6 +73,13 @@ def test_a_keyword_is_used_as_it_is_and_a_text_by_its_keyword():
         {"i": mapped(**{"@timestamp": DATE, "plugin": KEYWORD, "hostname": TEXT})}, Fields(), ("plugin", "host", "type"), "i"
     )
     assert found == {"plugin": "plugin", "host": "hostname.keyword", "type": "collectd_type"}
+
+
+def test_a_filtered_field_that_no_index_has_is_named_with_the_key_that_helps():
+    mapping = {"i": mapped(**{"@timestamp": DATE, "plugin": KEYWORD}), "j": mapped(type=KEYWORD)}
+    assert unmapped(mapping, Fields(), TERMS) == "no index has a field collectd_type: set fields.type"
+    assert unmapped(mapping, Fields(type="type"), TERMS) == ""
+    assert unmapped({"i": mapped()}, Fields(), TERMS) == ""
 
 
 def test_a_field_inside_an_object_is_found_by_its_whole_name():

@@ -158,7 +158,7 @@ def test_dropped_records_are_reported_once_and_by_reason(tmp_path):
         "hostname": "bb1",
         "@timestamp": "2017-12-13T08:30:00Z",
     }
-    damaged = [{"value": None}, {"value": "1"}, {"plugin": "df"}, {"@timestamp": "noon"}, {"hostname": "login1"}, {"@timestamp": None}]
+    damaged = [{"value": None}, {"value": "1,5"}, {"plugin": "df"}, {"@timestamp": "noon"}, {"hostname": "login1"}, {"@timestamp": None}]
     hits = [hit(source | {"value": 1.0} | change) for change in ({}, *damaged, {})]
     collector = saved(write(tmp_path / "x.json", [hits]), hosts="bb.*")
 

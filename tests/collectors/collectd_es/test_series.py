@@ -65,7 +65,7 @@ def test_a_documents_names_tell_the_dataset_column_and_core_of_each_of_its_value
         (key(plugin="df"), "unknown plugin"),
         (key(plugin=""), "unknown plugin"),
         (key(type="disk_time"), "unknown type"),
-        (cpu(type="cpu"), "unknown type"),
+        (cpu(type="ping"), "unknown type"),
         (memory(type="percent"), "unknown type"),
         (cpu(type_instance="wait"), "unknown type instance"),
         (key(type_instance="x"), "unknown type instance"),

@@ -63,7 +63,7 @@ def bare(cellular):
     """All bytes."""
     return [
         (b.dataset, b.form, b.step, b.columns, b.time.tobytes(), b.column.tobytes(), b.value.tobytes()) for b in cellular.batches
-    ], cellular.dropped
+    ], cellular.dropped.counts
 
 
 def assert_right(found, wanted):
@@ -91,7 +91,7 @@ def test_a_small_page_of_the_captures_form_gives_its_cells():
         "dataservers/cpuuser": {(START + 50, "bb2"): 12.5},
     }
     assert {b.dataset: b.columns for b in cellular.batches}["datatargets/readrates"] == ("bb2:nvme2n1", "bb13:nvme2n1")
-    assert cellular.dropped == {}
+    assert cellular.dropped.counts == {}
 
 
 @pytest.mark.parametrize("step", [1, 7, 10, 30, 60, 3600])
@@ -103,7 +103,7 @@ def test_every_cell_is_that_of_the_slow_way_at_any_step(step):
 
 
 hosts, parts = st.sampled_from(["bb1", "bb2", "bb10"]), st.sampled_from(["0", "1", "10"])
-numbers = st.sampled_from([0.0, -0.0, 1.0, 99.9]) | st.floats(-1e300, 1e300)
+numbers = st.sampled_from([0.0, -0.0, 1.0, 99.9]) | st.floats(-1e7, 1e7)
 
 
 @st.composite
@@ -166,7 +166,7 @@ def test_of_two_samples_in_a_cell_the_last_by_time_wins_and_of_equal_times_the_l
     for pages in ([[early, late, same]], [[late], [same], [early]], [[same, late, early]]):
         cellular = collected(pages)
         assert shown(cellular)["dataservers/memused"] == {(START, "bb1"): 2.0}
-        assert cellular.dropped == {"duplicate": 1}
+        assert cellular.dropped.counts == {"duplicate": 1}
 
 
 def test_a_negative_zero_is_a_zero_like_any_other():
@@ -180,7 +180,7 @@ def test_a_window_holds_what_is_from_its_start_on_and_before_its_end():
     times = [START * 1000 - 1, START * 1000, (START + 60) * 1000 - 1, (START + 60) * 1000, 0, -(2**62) // 10**6, 2**62 // 10**6]
     cellular = collected([[memory(time, 1.0 + n) for n, time in enumerate(times[:5])]])
     assert shown(cellular)["dataservers/memused"] == {(START, "bb1"): 2.0, (START + 50, "bb1"): 3.0}
-    assert cellular.dropped == {"outside the window": 3}
+    assert cellular.dropped.counts == {"outside the window": 3}
 
 
 def test_a_window_that_is_no_multiple_of_the_step_ends_with_a_shorter_row():
@@ -259,10 +259,10 @@ def test_a_day_of_few_samples_among_many_series_needs_little_memory():
     series = Series()
     series.numbers([("dataservers/cpuuser", f"h{host}", str(core)) for host in range(400) for core in range(10)])
     at = np.arange(0, 86_400, 600, dtype=np.int64)
-    samples = Samples((START + at) * 1000, np.full(len(at), 7, np.uint32), at * 1.0, len(at), {})
+    samples = Samples((START + at) * 1000, np.full(len(at), 7, np.uint32), at / 1000, len(at), {})
     tracemalloc.start()
     cellular = batches([samples], Window(START, START + 86_400), 10, series)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert shown(cellular)["dataservers/cpuuser"] == {(START + t, "h0"): float(t) for t in at.tolist()}
+    assert shown(cellular)["dataservers/cpuuser"] == {(START + t, "h0"): t / 1000 for t in at.tolist()}
     assert peak < 64 * 2**20, "of 265 MiB that all cells of the day would take"

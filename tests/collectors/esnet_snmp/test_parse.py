@@ -14,12 +14,13 @@ PAIRS = st.lists(st.tuples(TIMES, RATES), max_size=8)
 
 
 def parts(points):
-    return points.time.tolist(), points.rate.tobytes(), points.interval, points.dropped
+    return points.time.tolist(), points.rate.tobytes(), points.interval, points.dropped.counts, sorted(points.dropped.why)
 
 
 @given(PAIRS)
 @example([(1, -0.0), (2, None)])
 @example([(10**400, 1.0), (2, 1.0)])
+@example([(1, 1e12), (2, 1.1e12), (3, -1)])
 @example([])
 def test_an_answer_of_numbers_is_parsed_as_pairs_of_any_type_are(pairs):
     found = parse(json.dumps({"agg": "30", "data": pairs}).encode(), "the service")

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from collectors.esnet_snmp import Saved, saved
 from collectors.esnet_snmp.parse import parse_saved
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
+from tokiod.dropped import Dropped, Why
 from tokiod.errors import TokiodError
 from tokiod.window import Calendar, Window
 
@@ -35,7 +35,23 @@ def test_a_file_gives_its_cells_and_counts_the_rest(tmp_path):
     (tmp_path / "a.json").write_text(TEXT)
     found, data = cells([tmp_path / "a.json"], Window(600, 720))
     assert found == {"datatargets/readrates": [(600, "r1:if_10", 1.5)], "datatargets/writerates": [(600, "r1:if_10", 2.0)]}
-    assert (data.records, data.dropped) == (2, {"negative rate": 1})
+    assert (data.records, data.dropped, data.why) == (2, {"negative rate": 1}, {"negative rate": Why("-1.0 at 660")})
+
+
+def test_a_rate_that_no_link_has_is_dropped_with_an_example_also_where_means_would_hide_it(tmp_path):
+    (tmp_path / "a.json").write_text('{"r": {"a": {"in": {"600": 1e12, "630": 1.8e19, "660": 5, "690": NaN}, "out": {"600": 4e13}}}}')
+    found, data = cells([tmp_path / "a.json"], Window(600, 720), step=60, interval=30)
+    assert found["datatargets/readrates"] == [(600, "r:a", 1e12), (660, "r:a", 5.0)]
+    assert (data.dropped, data.why) == ({"implausible": 2}, {"implausible": Why("1.8e+19 at 630")})
+
+
+def test_rates_in_other_units_and_of_other_interfaces_say_what_helps(tmp_path):
+    (tmp_path / "a.json").write_text('{"r": {"a": {"in": {"600": 1}, "units": "bits/sec"}, "b": {"in": {"600": 1}}}}')
+    _, data = cells([tmp_path / "a.json"], Window(600, 660), interface=("r:c",))
+    assert data.why == {
+        "interface whose rates are in other units": Why("r:a in bits/sec", '"units" must be "bytes/sec"'),
+        "direction of an interface that was not asked for": Why("r:b", "name it with --interface"),
+    }
 
 
 def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
@@ -55,16 +71,16 @@ def test_both_spellings_of_an_interface_that_is_asked_for_are_one(tmp_path):
 @pytest.mark.parametrize("interface", ['"r1": {"in"', '"in": {"if"'])
 def test_a_direction_is_no_router_and_no_interface_in_a_file_that_lost_lines(interface):
     """CI's fuzz found it, seed 3864865272: what was left is a JSON document, of another shape."""
-    dropped = Counter()
+    dropped = Dropped()
     assert parse_saved(b'{%s: {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}' % interface.encode(), "a file", dropped) == {}
-    assert dropped == {"malformed interface name": 1}
+    assert dropped.counts == {"malformed interface name": 1}
 
 
 @given(st.integers(0, len(TEXT)), st.integers(0, 20), st.binary(max_size=20))
 def test_a_damaged_text_gives_points_or_a_sentence(at, length, other):
     data = TEXT.encode()
     with contextlib.suppress(TokiodError):
-        parse_saved(data[:at] + other + data[at + length :], "here", Counter())
+        parse_saved(data[:at] + other + data[at + length :], "here", Dropped())
 
 
 @pytest.mark.skipif(not CAPTURE.exists(), reason="no captures")

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from mmperfmon_outputs import output, stamps
 
-from collectors.mmperfmon import Saved, parse_workers, saved
+from collectors.mmperfmon import Config, Saved, parse_workers, saved
 from collectors.mmperfmon.parse_workers import parsed
 from collectors.mmperfmon.saved_files import Spool
 from collectors.mmperfmon.to_batches import Rows
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
+from tokiod.config.watched_folder import watched
 from tokiod.dropped import Why
 from tokiod.errors import Fatal, TokiodError
 from tokiod.testing.collector_contract import CollectorContract, within
@@ -298,3 +299,10 @@ def test_rows_of_files_with_the_same_times_come_back_in_their_order(monkeypatch,
         (1, 0): 8.0, (1, 60): 68.0, (1, 120): 128.0, (2, 0): 6.0, (2, 60): 66.0, (2, 120): 126.0,
     }  # fmt: skip
     assert records == 3 * 2 + 3 * 3 + 1 * 2 + 3 * 2
+
+
+def test_scaled_cpu_figures_have_other_units_so_that_the_bounds_of_percentages_do_not_hold():
+    folder = watched(Saved)(name="a", kind="mmperfmon", system="s", watch="/in", cpu_scale=100)
+    for options in (Saved(cpu_scale=100), Config(name="a", kind="mmperfmon", system="s", cpu_scale=100), folder):
+        assert (options.units["dataservers/cpuuser"], options.units["mdservers/cpuload"]) == ("0.01 %", "0.01 %")
+    assert (Saved().units, watched(Saved)(name="a", kind="mmperfmon", system="s", watch="/in").units) == ({}, {})
