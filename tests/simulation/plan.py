@@ -53,6 +53,10 @@ MORE_KINDS = {"kill writer at a kind of operation": 8, "disk sick": 2}
 """What also happens at a part of all sites, and how often of all: these came later as well."""
 NAME_KINDS = {"kill writer before a name is durable": 1}
 """What also happens at NAMES of all sites."""
+JOB_KINDS = {"server silent": 3}, {"server silent": 1, "clock jump": 3}, {"server silent": 1, "server clock jump": 3}
+"""What also happens at sites with jobs, of one of these sorts: either the machine's clock jumps, or those of servers do."""
+NEW_KINDS = ("server silent", "server clock jump")
+"""Those of them that are not above."""
 RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
 """Some of those above that most seeds do not have: they happen there, too."""
 FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
@@ -147,6 +151,8 @@ class Plan:
         names = random.Random(f"names/{seed}")
         kinds = names.choices(tuple(NAME_KINDS), tuple(NAME_KINDS.values()), k=names.randint(1, MAX_NAMES) if names.random() < NAMES else 0)
         events = sorted([*events, *(Event(names.random() * hours * 3600, kind, names.randrange(2**32)) for kind in kinds)])
+        has_jobs = random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW
+        events = sorted([*events, *(_of_jobs(random.Random(f"jobs/events/{seed}"), hours) if has_jobs else ())])
         return cls(
             seed=seed,
             zone=zone,
@@ -161,7 +167,7 @@ class Plan:
             faults=rng.choice((0.0, 0.01, 0.05)),
             max_step=rng.choice((0.0, 0.0, 60.0)),
             has_folder=has_folder,
-            has_jobs=random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW,
+            has_jobs=has_jobs,
             has_momentary=random.Random(f"momentary/{seed}").random() < MOMENTARY and hours <= MAX_MOMENTARY_HOURS,
             events=tuple(events),
         )
@@ -174,6 +180,13 @@ class Plan:
     def end(self) -> int:
         """Epoch seconds after which nothing happens and the sources hold no more: the end of a window."""
         return Calendar(self.zone).window(int(self.begin + self.hours * 3600), self.window).end
+
+
+def _of_jobs(rng: random.Random, hours: float) -> list[Event]:
+    """Return the events that sites with jobs have besides."""
+    shares = rng.choice(JOB_KINDS)
+    kinds = rng.choices(tuple(shares), tuple(shares.values()), k=min(8, max(2, int(hours / 3))))
+    return [Event(rng.random() * hours * 3600, kind, rng.randrange(2**32)) for kind in kinds]
 
 
 def _more(rng: random.Random, hours: float, events: list[Event]) -> list[Event]:

@@ -30,7 +30,7 @@ import collectors
 from tests.simulation import folders, momentary
 from tests.simulation.clock import MachineClock
 from tests.simulation.folders import FolderSource
-from tests.simulation.jobs import NAME, SERVERS, JobServers
+from tests.simulation.jobs import NAME, NAMES, SERVERS, JobServers
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
@@ -46,6 +46,7 @@ from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig, BusConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.errors import TokiodError
+from tokiod.jobs import table as job_table
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
@@ -72,7 +73,10 @@ OTHER = "of-other-programs"
 OPERATIONS = ("create", "pwrite", "fdatasync", "fsync", "rename", "fsync_directory", "unlink", "make_directory", "allocate", "open")
 MAX_FRAME_BYTES = 96
 """Of the bus, where there are no jobs."""
-MAX_CHECKS = 12
+MERGE_WINDOWS = 4
+"""Of the job table, which are merged at once."""
+MAX_CHECKS, SUMS_OF_CHECKS = 12, 4
+"""In how many of them, and at the end, sums are compared: one in so many."""
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
 MAX_DOWN_WINDOWS = 1.5
@@ -164,6 +168,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
     """
     before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
+    merged = job_table.MERGE_WINDOWS
     secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
     def set_to(files: int, frame_bytes: int, cells: int) -> None:
@@ -173,8 +178,10 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     def set_back() -> None:
         set_to(*before)
         secrets.token_hex = secret
+        job_table.MERGE_WINDOWS = merged
 
     set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs else before[1:]))
+    job_table.MERGE_WINDOWS = MERGE_WINDOWS
     # The key of job ids is part of what the log says of a job.
     secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
     return set_back
@@ -541,6 +548,21 @@ class Site:
             self.jobs.sick.append(source.sick[-1])
         return True
 
+    def _server_clock_jump(self, rng: random.Random) -> bool:
+        """Let the clock of a server of the jobs jump for a while, at a site whose own clock is right."""
+        if self.jobs is None or any(event.kind == "clock jump" for event in self.plan.events):
+            return False
+        now, ahead = self.clock.true_time(), rng.choice((7, -7, 600, -600, 7200, -7200))
+        self.jobs.jumps.append((now, now + rng.choice((600, 3600, 4 * 3600)), ahead, rng.choice(NAMES)))
+        return True
+
+    def _server_silent(self, rng: random.Random) -> bool:
+        """Let one server of the jobs not answer for a while."""
+        if self.jobs is not None:
+            now = self.clock.true_time()
+            self.jobs.silent.append((now, now + rng.choice((1, 4, 8)) * self.jobs.window, rng.choice(NAMES)))
+        return self.jobs is not None
+
     def _seal(self, rng: random.Random) -> bool:
         """Request that a day is sealed, as `tokioctl seal` does: often the one that has just ended, rarely today, which windows reopen."""
         today = str(self.calendar.day(int(self.clock.true_time())).date)
@@ -805,7 +827,7 @@ class Site:
         if before == self.journal.events["ledger.rebuilt"] and has_files:
             raise Wrong("the ledger was removed, and the next writer has not rebuilt it from the files")
 
-    def _check(self) -> None:
+    def _check(self, scratch: Path | None = None) -> None:
         process = self.machine.writer.process
         ledger = None if process is None else process._ledger
         sources = {**self.all_sources, **{one.name: one for one in self.momentary}}
@@ -813,7 +835,10 @@ class Site:
         for one in self.momentary if ledger is not None else ():
             self.counts["momentary samples compared"] += one.check(ledger.stored(one.name), self._sound_files(one))
         if self.jobs is not None:
-            self.counts["rows of jobs compared"] += self.jobs.check(self.config.archive.jobs / self.jobs.system)
+            is_due, is_ordered = scratch is not None or self._checks % SUMS_OF_CHECKS == 1, not self.counts["clock jump"]
+            rows, sums = self.jobs.check(self.config.archive.jobs, with_sums=is_due, is_ordered=is_ordered, scratch=scratch)
+            self.counts["rows of jobs compared"] += rows
+            self.counts["sums of jobs compared"] += sums
 
     def _sound_files(self, source: Source) -> dict[int, dict[tuple[str, str], dict[int, float]]]:
         """Return the cells of the files of a source that no other program damaged, by the beginning of their day."""
@@ -862,6 +887,8 @@ class Site:
         self.subscriber.loses = False
         if self.jobs is not None:
             self.jobs.sick.clear()
+            self.jobs.silent.clear()
+            self.jobs.jumps = [(start, min(end, self.clock.true_time()), *rest) for start, end, *rest in self.jobs.jumps]
         for source in (*self.all_sources.values(), *self.momentary):
             source.sick.clear()
             source.kill_at_query = 0
@@ -886,7 +913,7 @@ class Site:
             # A connection whose process was killed is forgotten after so long a silence, and its incomplete windows with it.
             await asyncio.sleep((SILENCE_SECONDS + 1) * machine.scale)
         self._check_bounds()
-        self._check()
+        self._check(self.directory)
         check_end(self.config, self.all_sources)
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()

@@ -19,7 +19,7 @@ from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Process
 from tests.simulation.network import Network
-from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, Event, Plan
+from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, NEW_KINDS, Event, Plan
 from tests.simulation.site import Site, play
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -233,7 +233,8 @@ def test_a_file_that_replaces_what_a_newer_one_corrected_is_found(monkeypatch):
 
 def test_each_kind_of_event_can_happen():
     assert all(
-        hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS, *NAME_KINDS)
+        hasattr(Site, "_" + kind.replace(" ", "_"))
+        for kind in (*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS, *NAME_KINDS, *NEW_KINDS)
     )
 
 
