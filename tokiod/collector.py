@@ -170,6 +170,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         """Return how many columns each dataset has, for those of which the configuration names all columns."""
         return {}
 
+    def reporters(self) -> frozenset[str]:
+        """Return what reports the rows of its tables, as the configuration names it: no two sources of a system may have one in common."""
+        return frozenset()
+
     def max_rates(self) -> Mapping[str, float]:
         """Return the largest plausible rates per second of counters, by logical dataset; other counters have no limit."""
         return {}

@@ -59,6 +59,11 @@ def falls_alone(column: str) -> bool:
     return column.startswith("perf_")
 
 
+def is_of_parts(column: str) -> bool:
+    """Return whether a column is a sum over parts that may go away, as devices and processes of a node do."""
+    return column in _NODE_COLUMNS
+
+
 def absent(column: str) -> int:
     """Return what rows have in a column that their file, or another part of the table, has not.
 

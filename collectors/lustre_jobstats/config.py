@@ -78,6 +78,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         """Return nothing: what jobs do is a table."""
         return frozenset()
 
+    def reporters(self) -> frozenset[str]:
+        """Return the servers."""
+        return frozenset(self.servers)
+
     def faults(self) -> list[str]:
         """Return the errors of servers, commands, formats and time limits."""
         return list(self._faults())

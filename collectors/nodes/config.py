@@ -66,6 +66,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         """Return the names of the configured datasets."""
         return frozenset(f"{GROUP}/{name}" for name in self.metrics)
 
+    def reporters(self) -> frozenset[str]:
+        """Return the hub: each source of its nodes has all of their jobs."""
+        return frozenset({"the hub"})
+
     def faults(self) -> list[str]:
         """Return the errors of metrics and of the system."""
         return list(self._faults())

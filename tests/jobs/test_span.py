@@ -2,15 +2,23 @@
 
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
-from job_days import DAY, JobDays, polled, random_day
+from job_days import DAY, JobDays, as_rows, polled, random_day
 
+from tokiod.analysis.export_jobs import JobExport
+from tokiod.analysis.top import top
 from tokiod.jobs import span as spans
 from tokiod.jobs.rows import Wanted, joined, read
 from tokiod.jobs.span import Days, row_count, series, span_rows
-from tokiod.window_data import job_key
+from tokiod.reader.span import Span
+from tokiod.times import iso
+from tokiod.web.job_lists import JobList, JobLists
+from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta, job_key
 
 KEY, OST = job_key("4711", "1000"), b"fs-OST0000"
 
@@ -196,3 +204,129 @@ def test_a_job_whose_key_changed_with_the_configuration_is_counted_once(made, mo
             made.merged(at)
         assert sum(sum(counts.values()) for counts in sums(series(days(made), DAY, later + 60)).values()) == 12 + 3
         assert sum(sum(counts.values()) for counts in sums(series(days(made), later - 20, later + 60)).values()) == 2 + 3
+
+
+def rate_of(made, start, end, target=OST):
+    """What a target's jobs did per second in a span, by the list that `top` and the page show."""
+    found = top(days(made), Span(start, end), "open", "names", targets=target.decode())
+    return found.total
+
+
+def steady(target, key, seconds, per_second=1, first=DAY):
+    """Rows of a job that does something each second, polled 5 s into each of some minutes."""
+    return [polled(first + second, target, key, DAY, {"open.samples": per_second * (first + second - DAY)}) for second in seconds]
+
+
+OTHER, MINUTES = b"fs-OST0001", range(65, 7200, 60)
+
+
+@pytest.fixture
+def lost(made):
+    """An hour from DAY + 1800 on is lost: of all targets, or of one of them."""
+    made.window = 60
+
+    def store(targets):
+        polls = {target: [s for s in MINUTES if target not in targets or not 1800 <= s < 5400] for target in (OST, OTHER)}
+        key = job_key("4712", "1000")
+        made.store(*steady(OST, KEY, polls[OST]), *steady(OTHER, key, polls[OTHER]))
+        return made
+
+    return store
+
+
+@pytest.mark.parametrize("targets", [(OST, OTHER), (OST,)])
+def test_a_lost_hour_does_not_look_like_a_storm_before_and_after_a_merge(lost, targets):
+    """It was lost for the whole source, or one server of two was silent."""
+    made = lost(targets)
+    # What was done after the last poll of a span is of the next one.
+    seconds = {(5400, 5520): 65, (5402, 5490): 63, (5460, 5580): 120, (3000, 5460): 2442, (1200, 1320): 120}
+    spans = [(DAY + start, DAY + end) for start, end in seconds]
+    before = [(rate_of(made, *span), rate_of(made, *span, OTHER)) for span in spans]
+    rates = [pytest.approx(done / (end - start), rel=0.01) for (start, end), done in seconds.items()]
+    assert [rate for rate, _ in before] == rates
+    assert [rate for _, rate in before] == (rates if OTHER in targets else [pytest.approx(1, rel=0.1)] * len(spans))
+    lists = [_listed(made, *span) for span in spans[:1]]
+    for at in (DAY + 7200 + 4000, DAY + 4 * 86400):
+        made.merged(at)
+        assert [(rate_of(made, *span), rate_of(made, *span, OTHER)) for span in spans] == before
+        assert [_listed(made, *span) for span in spans[:1]] == lists
+    assert sums(series(days(made), DAY, DAY + 7200))[KEY, OST] == {"open.samples": 7145}
+
+
+def _listed(made, start, end):
+    """The page's list of a span, and what the export has of it."""
+    given = {"system": "fs", "start": iso(start), "end": iso(end), "by": "open", "of": "job", "limit": "9", "target": ""}
+    jobs = SimpleNamespace(users_of=lambda _: "names")
+    config = SimpleNamespace(jobs=jobs, templates=(str(made.root.parent / "{system}.%Y-%m-%d.hdf5"),))
+    found = msgspec.json.decode(bytes(JobLists().of(config, given, DAY + 9000)), type=JobList)
+    rows = "".join(JobExport(days(made), Span(start, end), "names").json_pieces())
+    return [(one.job, one.rate) for one in found.lines], rows
+
+
+def test_a_span_that_begins_within_a_window_that_was_polled_has_what_its_next_poll_says(made):
+    """Windows of ten minutes, polled after five seconds: from then on to the next poll, all is of the span."""
+    made.store(*steady(OST, KEY, (5, 605, 1205)))
+    assert rate_of(made, DAY + 900, DAY + 1300) == pytest.approx(600 / 400)
+    made.merged(DAY + 4 * 86400)
+    assert rate_of(made, DAY + 900, DAY + 1300) == pytest.approx(600 / 400)
+
+
+def test_a_window_of_another_source_says_nothing_about_a_target(made):
+    made.window = 60
+    made.store(*steady(OST, KEY, (5, 605)), source="oss")
+    made.store(*range(DAY + 60, DAY + 600, 60), source="mds")
+    for _ in range(2):
+        assert rate_of(made, DAY + 600, DAY + 660) == pytest.approx(5 / 60, rel=0.15)
+        made.merged(DAY + 4 * 86400)
+
+
+def test_a_row_of_the_poll_before_in_a_later_window_polled_nothing_in_it(made):
+    """Where a job's last row is old, its next one comes with the counts at the poll before: of the time before a lost hour."""
+    made.window = 60
+    made.store(*steady(OST, KEY, (5, 65)))
+    meta = WindowMeta("jobs", "lustre_jobstats", "fs", Window(DAY + 3660, DAY + 3720))
+    made.table.apply(Collected(meta, (), [as_rows(steady(OST, KEY, (65, 3665)))]))
+    assert made.table.commit() == []
+    for _ in range(2):
+        assert rate_of(made, DAY + 3663, DAY + 3700) == pytest.approx(2 / 37, rel=0.1)
+        made.merged(DAY + 4 * 86400)
+
+
+def test_a_job_that_began_in_a_lost_hour_is_spread_over_its_own_time(made):
+    made.window = 60
+    made.store(*steady(OST, KEY, (5, 65, 3665)))
+    made.store(polled(DAY + 3665, OST, job_key("4713"), DAY + 3600, {"open.samples": 65}))
+    assert rate_of(made, DAY + 3660, DAY + 3720) == pytest.approx((5 + 5) / 60, rel=0.15)
+
+
+def test_the_newest_window_of_all_files_is_the_last_one(made):
+    """Of several files the one that ends last counts, whichever is listed last."""
+    made.window = 60
+    made.store(DAY, DAY + 60, DAY + 86400)
+    made.merged(DAY + 86400 + 5000)
+    made.store(DAY + 86400 - 600)
+    assert days(made).newest() == DAY + 86400 + 60
+    made.table.calendar = Calendar("UTC")
+    made.store(DAY + 86400 + 600, DAY + 86400 + 120)
+    meta = WindowMeta("aa", "lustre_jobstats", "fs", Window(DAY + 86400, DAY + 86400 + 30))
+    made.table.apply(Collected(meta, (), [as_rows([])]))
+    assert made.table.commit() == []
+    assert days(made).newest() == DAY + 86400 + 660
+
+
+def test_a_window_in_which_no_job_did_anything_polled_its_targets_also_where_the_span_begins_in_it(made):
+    made.store(*steady(OST, KEY, (5,)), DAY + 600, *steady(OST, KEY, (1205,)))
+    assert rate_of(made, DAY + 900, DAY + 1300) == pytest.approx(1200 / 400)
+
+
+def test_a_row_at_the_begin_of_a_span_is_about_the_time_before_it(made):
+    made.window = 60
+    made.store(*steady(OST, KEY, (5, 65, 3660)))
+    assert rate_of(made, DAY + 3660, DAY + 3720) == 0
+
+
+def test_counts_that_were_not_seen_before_are_of_all_the_time_since_their_begin(made):
+    """Of this job no row came before, though its target was polled: its blocks could not be read."""
+    made.window = 60
+    made.store(*steady(OST, KEY, range(5, 3660, 60)), polled(DAY + 3665, OST, job_key("4713"), DAY, {"open.samples": 3665}))
+    assert rate_of(made, DAY + 3660, DAY + 3720) == pytest.approx(5 / 60)

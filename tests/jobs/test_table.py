@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import datetime as dt
+import errno
+import os
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from waiting import wait_for
 from tokiod.errors import Refusal
 from tokiod.jobs import merge as jobs_merge
 from tokiod.jobs import table as jobs_table
+from tokiod.jobs import table_file
 from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
@@ -614,3 +617,50 @@ def test_a_damaged_file_of_an_earlier_attempt_is_replaced(site):
     file.path.write_bytes(b"x" * 5000)
     site.store(3)
     assert len(all_rows(site.place)) == 4
+
+
+MOMENTARY = [errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOMEM, errno.EACCES]
+
+
+@pytest.mark.parametrize("code", MOMENTARY)
+@pytest.mark.parametrize("step", ["open", "index", "column"])
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_rows_of_an_earlier_attempt_that_cannot_be_read_now_are_not_dropped(site, monkeypatch, code, step, is_merged):
+    """The window is refused, and tried again."""
+    for number in range(3):
+        site.store(number)
+    if is_merged:
+        site.clock.jump(2 * 86400)
+        site.run()
+    before = as_cells(all_rows(site.place))
+    as_hdf5 = OSError(f"Can't read data (file read failed: time = Fri, errno = {code}, error message = '{os.strerror(code)}')")
+    with monkeypatch.context() as failing:
+        if step == "open":
+            failing.setattr(table_file, "open_for_reading", raises(OSError(code, os.strerror(code))))
+        elif step == "index":
+            failing.setattr(table_file, "_index", raises(as_hdf5))
+        else:
+            failing.setattr(jobs_table, "_stored_rows", raises(as_hdf5))
+        with pytest.raises(Refusal, match=os.strerror(code)) as refused:
+            site.table.apply(collected(1, rows(DAY + 100, ("9",), **{"open.samples": 8})))
+        assert refused.value.when == "retry"
+        assert site.table.commit() == []
+    assert as_cells(all_rows(site.place)) == before
+    site.table.apply(collected(1, rows(DAY + 100, ("9",), **{"open.samples": 8})))
+    assert site.table.commit() == []
+    assert len(all_rows(site.place)) == len(before) + 2
+
+
+def raises(error):
+    def failing(*_args, **_named):
+        raise error
+
+    return failing
+
+
+def test_a_reader_names_an_error_of_the_system_and_not_a_damaged_file(site, monkeypatch):
+    site.store(3)
+    monkeypatch.setattr(table_file, "read", raises(OSError("Can't read data (file read failed: errno = 5, error message = '?')")))
+    with pytest.raises(OSError, match="Input/output error") as found:
+        all_rows(site.place)
+    assert not isinstance(found.value, NotAJobTable)

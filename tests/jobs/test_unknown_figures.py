@@ -78,20 +78,19 @@ def expected(rows, start, end):
         before = last.setdefault(pair, {})
         given = {name: row[name] for name in NAMES if name in row}
         of_span = found.setdefault(pair, {}) if start <= row["time"] < end else {}
-        # All counts begin again where one of them fell, but for perf events, which fall alone.
-        if any(name in before and value < before[name] for name, value in given.items() if not is_state(name) and "perf" not in name):
+        shown = [name for name in given if name in before and not is_state(name) and "perf" not in name]
+        fell = [name for name in shown if given[name] < before[name]]
+        # Without a begin, all counts began again if all fell; else one that fell goes on from there. Perf events begin again alone.
+        if fresh := bool(fell) and row["begin"] < 0 and not any(before[name] for name in shown if name not in fell):
             before.clear()
-            fresh = True
-        else:
-            fresh = False
         for name, value in given.items():
             if is_state(name):
                 of_span[name] = max(value, of_span.get(name, 0))
                 continue
             is_first = (*pair, name) not in last
-            grown = 0 if is_first and row["begin"] < 0 else value
-            if name in before and not fresh and value >= before[name]:
-                grown = value - before[name]
+            grown = 0 if is_first and row["begin"] < 0 and not fresh else value
+            if name in before:
+                grown = value - before[name] if value >= before[name] else value if "perf" in name else 0
             last[(*pair, name)] = True
             before[name] = value
             of_span[name] = of_span.get(name, 0) + grown

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tokiod.errors import TokiodError, nearest
+from tokiod.increases import IMPLAUSIBLE, OLDER
 from tokiod.job_columns import (
     BYTES,
     CPU,
@@ -25,7 +26,7 @@ from tokiod.jobs.groups import grouped
 from tokiod.jobs.span import DAY_SECONDS, count_names, series, target_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -152,7 +153,13 @@ def top(  # noqa: PLR0913 - what a list is made of
         left_off=max(0, len(order) - limit),
         known=operations(found.counts, of_nodes=of_nodes),
         of="nodes" if of_nodes else "servers",
+        note=_left_out(found.odd),
     )
+
+
+def _left_out(odd: Mapping[str, int]) -> str:
+    parts = [f"{odd[reason]} x {reason}" for reason in (OLDER, IMPLAUSIBLE) if reason in odd]
+    return f"left out: {', '.join(parts)}" if parts else ""
 
 
 def units_of(by: str) -> str:

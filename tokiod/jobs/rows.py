@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tokiod.job_columns import absent
+from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
+from tokiod.tts.layout import unreadable
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -55,7 +56,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRows:
-    """n rows of the job table, sorted by job, target and time.
+    """n rows of the job table, sorted by job, target and time; of one time by begin and last, and the one with the largest counts first.
 
     jobs, targets: S[...] sorted; job, target: i8[n] indexes into them; columns: i8[n] each: time (epoch seconds of the poll), begin, last
     (epoch nanoseconds, begin -1 if unknown), ended; counts: i8[n] each, OPERATION.samples and OPERATION.sum, and
@@ -162,6 +163,72 @@ def indexes(directory: Path, start: int, end: int) -> list[Index]:
     return _retried(lambda: [index for _, index in _opened(directory, start, end)])
 
 
+def polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Return i8[targets]: until when each was polled before a time, as far as windows that end after `low` show; 0 where none does.
+
+    A window that has a row of a target polled it, and one without any row polled all targets of its source: no job did anything. Another
+    window proves nothing about it, for its server may have been silent. targets: S[...] sorted. Raises as read().
+    """
+    return _retried(lambda: _polled_until(directory, low, start, targets))
+
+
+def _polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    files = [file for file in table_files(directory) if low < file.end and file.start < start]
+    files.sort(key=lambda file: (not file.is_window, -file.end))
+    polls = _Polls(start, targets)
+    for place, file in enumerate(files):
+        if polls.until.min() >= min(start, max(one.end for one in files[place:])):
+            break
+        with opened(file.path) as (content, index):
+            polls.add(content, index)
+    return polls.until
+
+
+class _Polls:
+    """Until when targets were polled before a time, by the files that were added: those that count first."""
+
+    def __init__(self, start: int, targets: NDArray[np.bytes_]) -> None:
+        self._start, self._targets = start, targets
+        self._found = np.zeros(len(targets), np.int64)
+        self._sources: list[set[str]] = [set() for _ in targets]
+        self._idle: dict[str, int] = {}
+        self._known: set[Source] = set()
+
+    @property
+    def until(self) -> NDArray[np.int64]:
+        """i8[targets]: until when each was polled."""
+        idle = [max((self._idle.get(source, 0) for source in sources), default=0) for sources in self._sources]
+        return np.maximum(self._found, np.array(idle, np.int64))
+
+    def add(self, content: Any, index: Index) -> None:
+        """Add the windows of a file that no file before it holds."""
+        is_new = np.array([window not in self._known for window in index.windows], bool)
+        self._known.update(index.windows)
+        if not is_new.any():
+            return
+        whole = [slice(0, int(index.first[-1]))]
+        window = _column(content, "window", whole)
+        has_rows = np.bincount(window, minlength=len(index.windows)) > 0
+        for (source, start, end), is_idle in zip(index.windows, (is_new & ~has_rows).tolist(), strict=True):
+            if is_idle and start < self._start:
+                self._idle[source] = max(self._idle.get(source, 0), min(end, self._start))
+        if np.isin(index.targets, self._targets).any():
+            self._add_rows(content, index, window, is_new[window])
+
+    def _add_rows(self, content: Any, index: Index, window: NDArray[Any], is_new: NDArray[np.bool_]) -> None:
+        place = np.where(np.isin(index.targets, self._targets), np.searchsorted(self._targets, index.targets), -1)
+        whole = [slice(0, len(window))]
+        target, time = place[_column(content, "target", whole)], _column(content, "time", whole)
+        starts, ends = (np.array([one[part] for one in index.windows], np.int64)[window] for part in (1, 2))
+        for at, of in np.unique(np.stack([target, window]), axis=1).T.tolist():
+            if at >= 0:
+                self._sources[at].add(index.windows[of][0])
+        # A row of the poll before may stand in a later window, which polled nothing before its own start.
+        until = np.where(time >= starts, np.minimum(ends, self._start), time)
+        kept = (target >= 0) & is_new & (time < self._start)
+        np.maximum.at(self._found, target[kept], until[kept])
+
+
 def stored_windows(directory: Path) -> Iterator[Source]:
     """Yield the windows that the files of a directory hold, in any order. A file that can't be read is logged and proves nothing."""
     import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this
@@ -238,6 +305,8 @@ def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
         whole = table_file.read(content, f"rows/{name}", slice(first, slices[-1].stop))
     except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged chunk
+        if isinstance(reason := unreadable(content.filename, error), OSError):
+            raise reason from error
         raise NotAJobTable(f"{content.filename} is damaged: {name}: {error}") from error
     return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
 
@@ -261,9 +330,28 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         job = stands[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
+    again = _of_one_time(job, target, columns)
+    if again is not None:  # of jobs and targets that are what they were
+        columns = {name: column[again] for name, column in columns.items()}
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job, target, fixed, ordered)
+
+
+def _of_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> NDArray[np.int64] | None:
+    """Return the order of sorted rows in which those of one time do not depend on their files; None without such rows."""
+    time, is_tied = columns["time"], np.zeros(len(job) + 1, bool)
+    is_tied[1:-1] = (job[1:] == job[:-1]) & (target[1:] == target[:-1]) & (time[1:] == time[:-1])
+    if not is_tied.any():
+        return None
+    at = np.flatnonzero(is_tied[:-1] | is_tied[1:])
+    whole = np.zeros(len(at))
+    for name, values in columns.items():
+        if name not in FIXED and not is_state(name):
+            whole += values[at]
+    order = np.arange(len(job))
+    order[at] = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
+    return order
 
 
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.

@@ -10,20 +10,22 @@ Between the last poll and the span's end jobs did what is not yet known. It belo
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.increases import BILLION, IMPLAUSIBLE, OLDER
 from tokiod.job_columns import UNKNOWN, absent, is_state
-from tokiod.jobs.activity import BILLION, activity, following, places_before
-from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, read, table_files
+from tokiod.jobs.activity import activity, following, is_credible, places_before
+from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, polled_until, read, table_files
 from tokiod.jobs.unknown import sums_at, sums_from
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -77,10 +79,14 @@ class Days:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanRows:
-    """n rows of a span, sorted by job, target and time, with what was done up to each since the one before it (Activity)."""
+    """n rows of a span, sorted by job, target and time, with what was done up to each since the one before it (Activity).
+
+    odd: how many other rows were refused, and how many have a count that fell, by reason.
+    """
 
     rows: JobRows
     activity: Activity
+    odd: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +94,7 @@ class Series:
     """What each of n pairs of a job and a target did in a span; sorted by job and target.
 
     jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates, of
-    what is known, UNKNOWN where nothing is; a state is the largest of the span.
+    what is known, UNKNOWN where nothing is; a state is the largest of the span. odd: as in SpanRows.
     """
 
     jobs: NDArray[np.bytes_]
@@ -98,6 +104,7 @@ class Series:
     since: NDArray[np.int64]
     until: NDArray[np.int64]
     counts: dict[str, NDArray[np.int64] | NDArray[np.float64]]
+    odd: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.job)
@@ -105,7 +112,7 @@ class Series:
     def where(self, kept: NDArray[np.bool_]) -> Series:
         """Return some of the pairs. kept: bool[n]."""
         fixed = self.job[kept], self.target[kept], self.since[kept], self.until[kept]
-        return Series(self.jobs, self.targets, *fixed, {name: values[kept] for name, values in self.counts.items()})
+        return Series(self.jobs, self.targets, *fixed, {name: values[kept] for name, values in self.counts.items()}, self.odd)
 
 
 def span_rows(days: Days, start: int, end: int, wanted: Wanted | None = None) -> SpanRows:
@@ -122,8 +129,7 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
     spread: with each count divided evenly over the time that it is about, as far as that is known: what a count of a time before
     the span has in it is left out. It is a better estimate of rates, where polls were lost.
     """
-    known = max((file.end for path in days.of(start - DAY_SECONDS, start) for file in table_files(path) if file.start < start), default=0)
-    return _added([_summed(rows, start, known if spread else None) for _, rows in pieces(days, start, end, counts)])
+    return _added([_summed(rows, _shares(days, rows, start) if spread else None) for _, rows in pieces(days, start, end, counts)])
 
 
 def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = None) -> Iterator[tuple[dt.date, SpanRows]]:
@@ -160,8 +166,9 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
     """Return the rows of a span. times: from when on rows are read, its start and its end."""
     low, start, end = times
     rows = _last_before(read(directories, low, end, wanted), start)
-    if wanted.counts is not None and (rows.columns["begin"] < 0).any():
-        # Without their begin, only all counts show that they began again.
+    begin = rows.columns["begin"]
+    if wanted.counts is not None and ((begin < 0).any() or (following(rows)[1:] & (begin[1:] < begin[:-1])).any()):
+        # Without their begin, or where it moved, only all counts show that they began again.
         return _with_activity(days, directories, times, replace(wanted, counts=None))
     while len(unresolved := np.flatnonzero(_needs_more(rows, start))) and days.of(0, low):
         begins = rows.columns["begin"][unresolved]
@@ -173,9 +180,10 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
         keys = rows.jobs[np.unique(rows.job[unresolved])]
         before = read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts))
         rows = _last_before(joined([rows, before]), start)
-    done, kept = activity(rows), rows.columns["time"] >= start
-    counts = {name: values[kept] for name, values in done.counts.items()}
-    return SpanRows(rows.where(kept), replace(done, since=done.since[kept], counts=counts, is_known=done.is_known[kept]))
+    done, is_in = activity(rows), rows.columns["time"] >= start
+    kept = is_in & ~done.odd[OLDER] & ~done.odd[IMPLAUSIBLE]
+    odd = {reason: n for reason, of in done.odd.items() if (n := int((of & is_in).sum()))}
+    return SpanRows(rows.where(kept), done.where(kept), odd)
 
 
 def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
@@ -190,6 +198,7 @@ def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
 
 def _last_before(rows: JobRows, start: int) -> JobRows:
     """Leave out rows before a span, but for the last of each job and target that has rows in it, and the last that has each count."""
+    rows = rows.where(is_credible(rows) | (rows.columns["time"] >= start))
     time, follows = rows.columns["time"], following(rows)
     firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
     # From this place on, rows are kept before each of these.
@@ -224,14 +233,12 @@ def _divided(found: list[Index], before: Iterable[Index], counts: Collection[str
         yield Wanted(low=low, high=high, counts=counts)
 
 
-def _summed(found: SpanRows, start: int, known: int | None) -> Series:
+def _summed(found: SpanRows, weights: NDArray[np.float64] | None) -> Series:
     rows, done = found.rows, found.activity
-    is_first = np.ones(len(rows), bool)
-    is_first[1:] = (rows.job[1:] != rows.job[:-1]) | (rows.target[1:] != rows.target[:-1])
-    firsts = np.flatnonzero(is_first)
+    firsts = np.flatnonzero(~following(rows))
     if not len(firsts):
-        return _added([])
-    until, weights = rows.columns["time"], None if known is None else _shares(found, start, known)
+        return replace(_added([]), odd=found.odd)
+    until = rows.columns["time"]
     return Series(
         rows.jobs,
         rows.targets,
@@ -243,30 +250,45 @@ def _summed(found: SpanRows, start: int, known: int | None) -> Series:
             name: np.maximum.reduceat(values, firsts) if is_state(name) else sums_from(firsts, values, weights)
             for name, values in done.counts.items()
         },
+        found.odd,
     )
 
 
-def _shares(found: SpanRows, start: int, known: int) -> NDArray[np.float64]:
-    """Return which share of each row's counts is of the span. known: the end of the last window that began before it.
+def _shares(days: Days, found: SpanRows, start: int) -> NDArray[np.float64]:
+    """Return which share of each row's counts is of the span.
 
-    A job without a row in a window that is stored did nothing then.
+    A job without a row did nothing until its target was last polled before the span. Of a lost hour, its share is evenly divided.
     """
-    time, since = found.rows.columns["time"], found.activity.since
-    begin = found.rows.columns["begin"] // BILLION
+    rows, since = found.rows, found.activity.since
+    time, begin = rows.columns["time"], rows.columns["begin"] // BILLION
     # Of counts that were not seen before, all since their begin is new.
-    since = np.where(since == begin, since, np.maximum(since, min(known, start)))
+    is_open = (since < start) & (since != begin)
+    if is_open.any():
+        needed, low = rows.targets[np.unique(rows.target[is_open])], int(since[is_open].min())
+        polled = np.zeros(len(rows.targets), np.int64)
+        polled[np.searchsorted(rows.targets, needed)] = _polled(days, low, start, needed)
+        since = np.where(is_open, np.maximum(since, polled[rows.target]), since)
     inside, whole = time - np.maximum(since, start), time - since
     return np.where(whole > 0, np.clip(inside / np.maximum(whole, 1), 0.0, 1.0), 1.0)
+
+
+def _polled(days: Days, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Return i8[targets]: until when each was polled before a span, by windows after `low` of at most some days; 0 where none was."""
+    found = np.zeros(len(targets), np.int64)
+    for path in reversed(days.of(max(low, start - DAY_SECONDS), start)):
+        found = np.maximum(found, polled_until(path, max(low, int(found.min())), start, targets))
+    return found
 
 
 def _added(found: list[Series]) -> Series:
     """Return the sums of several parts of a span."""
     empty, none = np.empty(0, "S1"), np.empty(0, np.int64)
+    odd = sum((Counter(one.odd) for one in found), Counter())
     found = [one for one in found if len(one)]
     if not found:
-        return Series(empty, empty, none, none, none, none, {})
+        return Series(empty, empty, none, none, none, none, {}, odd)
     if len(found) == 1:
-        return found[0]
+        return replace(found[0], odd=odd)
     jobs, targets = (np.unique(np.concatenate([getattr(one, name) for one in found])) for name in ("jobs", "targets"))
     job = np.concatenate([np.searchsorted(jobs, one.jobs)[one.job] for one in found])
     target = np.concatenate([np.searchsorted(targets, one.targets)[one.target] for one in found])
@@ -282,4 +304,4 @@ def _added(found: list[Series]) -> Series:
             np.maximum.at(counts[name], place, values)
         else:
             counts[name] = sums_at(place, values, len(pair))
-    return Series(jobs, targets, pair // len(targets), pair % len(targets), since, until, counts)
+    return Series(jobs, targets, pair // len(targets), pair % len(targets), since, until, counts, odd)

@@ -32,6 +32,7 @@ from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, write
 from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
+from tokiod.tts.layout import unreadable
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.units import NEVER
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows
@@ -361,15 +362,19 @@ def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) ->
 def with_rows_of(paths: Iterable[Path], window: Source, rows: TableRows) -> TableRows:
     """Return the rows of a window with those that are stored of it and are of other jobs, targets or times.
 
-    paths: of files that may hold the window, of which the first that does counts. A missing or damaged one holds nothing.
+    paths: of files that may hold the window, of which the first that does counts. A missing or damaged one holds nothing. Raises OSError
+    where the system can't read one now: that proves nothing against it.
     """
     for path in paths:
         try:
             with opened(path) as (file, index):
                 if window in index.windows:
                     return _joined(rows, _stored_rows(file, index, index.windows.index(window)))
-        except (OSError, NotAJobTable, KeyError, RuntimeError, ValueError, IndexError):  # what h5py raises for a damaged file
+        except (FileNotFoundError, NotAJobTable):
             continue
+        except (OSError, KeyError, RuntimeError, ValueError, IndexError) as error:  # what h5py raises for a damaged file
+            if isinstance(reason := unreadable(path, error), OSError):
+                raise reason from error
     return rows
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tokiod.errors import TokiodError
 from tokiod.tts.hdf5_output import created, dataset_properties, new_dataset
-from tokiod.tts.layout import NotLive, open_for_reading
+from tokiod.tts.layout import NotLive, open_for_reading, unreadable
 from tokiod.window_data import JOB_PARTS, SEPARATOR
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def opened(path: Path) -> Iterator[tuple[Any, Index]]:
     with opened_file as file:
         try:
             index = _index(file)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:  # what h5py raises for another or a damaged file
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # what h5py raises for another or a damaged file
+            if isinstance(reason := unreadable(path, error), OSError):
+                raise reason from error
             raise NotAJobTable(f"{path} is not a file of the job table, or of a newer tokiod ({error}): move it away") from error
         yield file, index
 

@@ -1,4 +1,7 @@
-"""Counts of the job table that a node did not report: UNKNOWN in the table, no part of a sum, and NaN or null for users."""
+"""Counts of the job table that a node did not report: UNKNOWN in the table, no part of a sum, and NaN or null for users.
+
+A sum that no real job can have is unknown too, before it can overflow.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.increases import MOST
 from tokiod.job_columns import UNKNOWN
 
 if TYPE_CHECKING:
@@ -13,32 +17,35 @@ if TYPE_CHECKING:
 
 
 def sums_at(place: NDArray[np.int64], values: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return the sum of what is known at each of n places; UNKNOWN where nothing is. place: i8[values], the place of each."""
-    found: NDArray[Any] = np.zeros(n, values.dtype)
+    """Return the sum of what is known at each of n places; UNKNOWN where nothing is, or the sum is above 2^62. place: i8[values]."""
     known = values >= 0
-    if known.all():
-        np.add.at(found, place, values)
-        return found
+    found: NDArray[Any] = np.zeros(n, values.dtype)
     np.add.at(found, place[known], values[known])
-    found[np.bincount(place[known], minlength=n) == 0] = UNKNOWN
+    found[np.bincount(place[known], minlength=n) == 0] = 0 if known.all() else UNKNOWN
+    if _may_overflow(values):
+        found[np.bincount(place[known], values[known], n) > MOST] = UNKNOWN
     return found
 
 
 def sums_from(firsts: NDArray[np.int64], values: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[Any]:
-    """Return the sum of what is known from each of `firsts` to before the next; UNKNOWN where nothing is. weights: of the values."""
+    """Return the sum of what is known from each of `firsts` to before the next; UNKNOWN as in sums_at(). weights: of the values."""
     known = values >= 0
-    weighted = values if weights is None else values * weights
-    if known.all():
-        return np.add.reduceat(weighted, firsts)
-    found: NDArray[Any] = np.add.reduceat(np.where(known, weighted, 0), firsts)
+    weighted = np.where(known, values if weights is None else values * weights, 0)
+    found: NDArray[Any] = np.add.reduceat(weighted, firsts)
     found[~np.logical_or.reduceat(known, firsts)] = UNKNOWN
+    if _may_overflow(weighted):
+        found[np.add.reduceat(weighted.astype(np.float64), firsts) > MOST] = UNKNOWN
     return found
 
 
 def sum_of(values: NDArray[Any]) -> int | None:
-    """Return the sum of what is known, None where nothing is."""
-    known = values[values >= 0]
-    return int(known.sum()) if len(known) else None
+    """Return the sum of what is known, None where nothing is, or it is above 2^62."""
+    (found,) = sums_at(np.zeros(len(values), np.int64), values, 1).tolist()
+    return int(found) if found >= 0 and (values >= 0).any() else None
+
+
+def _may_overflow(values: NDArray[Any]) -> bool:
+    return bool(len(values)) and int(values.max()) > MOST // len(values)
 
 
 def with_nan(values: NDArray[Any]) -> NDArray[Any]:

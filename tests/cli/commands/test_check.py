@@ -210,3 +210,26 @@ def test_an_archive_that_is_read_only_here_is_no_warning_because_units_have_it_s
         archive.chmod(0o500)
         denied = USERS["service"].run(*check)
         assert f"archive.path: no permission to write to {archive}" in denied.stderr
+
+
+ASKED = '[[source]]\nname = "{}"\nkind = "lustre_jobstats"\nsystem = "{}"\nservers = {}\n'
+
+
+def test_two_sources_that_ask_one_server_for_the_jobs_of_a_system_are_refused(run):
+    first = ASKED.format("a", "fs", '["oss1", "oss2", "mds1"]')
+    code, _, err = run(SITE + first + ASKED.format("b", "fs", '["mds1", "oss2", "oss3"]'))
+    assert (code, err) == (
+        2, "tokiod.toml:9: source b: mds1 and 1 more of fs is asked by source a too: rows of jobs would be stored twice (line 4)\n"
+    )  # fmt: skip
+    for other in (ASKED.format("b", "fs", '["oss3"]'), ASKED.format("b", "fs2", '["oss1"]')):
+        assert run(SITE + first + other)[0] == 0
+
+
+def test_two_sources_of_the_nodes_of_a_system_are_refused_also_with_other_metrics(run):
+    nodes = '[[source]]\nname = "{0}"\nkind = "nodes"\nsystem = "c.nodes"\nmetrics = ["{0}"]\n'
+    hub = '[hub]\nendpoint = "tcp://0.0.0.0:5561"\nsecret_key_file = "/etc/hub.key"\nclasses = { c = ["nid*"] }\n'
+    code, _, err = run(SITE + nodes.format("cpu_user") + nodes.format("cpu_idle") + hub)
+    assert (code, "source cpu_idle: the hub of c.nodes is asked by source cpu_user too: rows of jobs would be stored twice" in err) == (
+        2,
+        True,
+    )

@@ -141,7 +141,7 @@ class _Reading:
         if given["since"] is None and newest < now - LATE_WINDOWS * self._window:
             source = f" {self._sources[0].name}" if self._sources else ""
             note = f"these are not of now: the newest window ended {iso(newest)}; see tokioctl status{source}"
-        return replace(found, note=note)
+        return replace(found, note="; ".join(filter(None, (note, found.note))))
 
     def named(self, found: Top) -> Top:
         """Add the scheduler's names."""
