@@ -1,13 +1,15 @@
-"""The increase of counters between two samples."""
+"""The increase of counters between two samples, and sums over parts that come and go."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from tokiod.agent.metric import Metric, Value
+
+Name = TypeVar("Name")
 
 
 class Increases:
@@ -42,3 +44,27 @@ class Increases:
     def forget(self, key: Hashable) -> None:
         """Drop the value of an instance that is gone."""
         self.last.pop(key, None)
+
+
+class Sums(Generic[Name]):
+    """Sums of counters over parts, such as what a job read from each disk. No sum ever falls.
+
+    A part that is gone keeps its share of the sums, and one that is back counts from zero. A count that falls although its part is there
+    has lost something that is not listed (a step's cgroup was removed, and the kernel forgot what it had counted): it adds nothing, and
+    goes on from its new value.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, dict[Name, Value]] = {}
+        self._sums: dict[Name, Value] = {}
+
+    def take(self, parts: Mapping[str, Mapping[Name, Value]]) -> dict[Name, Value]:
+        """Take the counts of all parts that are there; return the sums. A count that is not given could not be read: it stays as it was."""
+        for part in self._last.keys() - parts.keys():
+            del self._last[part]
+        for part, counts in parts.items():
+            last = self._last.setdefault(part, {})
+            for name, value in counts.items():
+                self._sums[name] = self._sums.get(name, 0) + max(0, value - last.get(name, 0))
+                last[name] = value
+        return self._sums

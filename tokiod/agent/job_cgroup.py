@@ -7,7 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from tokiod.agent.configured_events import JOB_EVENTS, report_waiting
+from tokiod.agent.devices import Disks
+from tokiod.agent.increase import Sums
 from tokiod.agent.metric import counter, gauge
+from tokiod.agent.sensor import MAX_COUNT
 from tokiod.agent.tree import HeldFile, Tree, why
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from tokiod.agent.sensor import Readings
 
     Values = Iterable[tuple[Metric, Value]]
+    Parts = dict[str, dict[Metric, Value]]
 
 CPU = counter("job_cpu", "s", "CPU time")
 _USER, _SYSTEM = counter("job_cpu_user", "s", "CPU time in programs"), counter("job_cpu_system", "s", "CPU time in the kernel")
@@ -51,6 +55,7 @@ _MEMORY_STAT_V1 = {
     b"total_rss": (_ANON, 1.0), b"total_cache": (_CACHE, 1.0), b"total_pgfault": (_FAULTS, 1.0), b"total_pgmajfault": (_MAJOR, 1.0),
 }  # fmt: skip
 _STALLED = re.compile(rb"^some .* total=(\d+)$", re.MULTILINE)
+_DEVICE = re.compile(rb"\d+:\d+")
 _IO = {b"rbytes": _READ, b"wbytes": _WRITTEN, b"rios": _READS, b"wios": _WRITES}
 
 
@@ -90,31 +95,67 @@ def _stalls(name: str) -> Callable[[bytes], Values]:
     return parse
 
 
-def _io_stat(is_stacked: Callable[[str], bool]) -> Callable[[bytes], Values]:
-    """Return a parser of io.stat, `MAJOR:MINOR key=number ...`: the sum of the devices that are not made of other devices of the list."""
+def _never_falling(parse: Callable[[bytes], Values]) -> Callable[[bytes], Values]:
+    """Return a parser whose counters don't fall where the kernel forgets what a removed step had counted."""
+    sums: Sums[Metric] = Sums()
+
+    def of_all(text: bytes) -> Values:
+        values = dict(parse(text))
+        counted = sums.take({"": {metric: value for metric, value in values.items() if metric.kind == "counter"}})
+        return {**values, **counted}.items()
+
+    return of_all
+
+
+def _by_disk(disks: Disks, counts_of: Callable[[bytes], Parts], metrics: Iterable[Metric]) -> Callable[[bytes], Values]:
+    """Return a parser of counts by device: their sums over the disks. A device without counts could not be read this time."""
+    sums: Sums[Metric] = Sums()
+    nothing: dict[Metric, Value] = dict.fromkeys(metrics, 0)
 
     def parse(text: bytes) -> Values:
-        sums: dict[Metric, Value] = dict.fromkeys(_IO.values(), 0)
-        for line in text.splitlines():
-            device, *pairs = line.split()
-            if not is_stacked(device.decode("ascii", "replace")):
-                for key, _, number in (pair.partition(b"=") for pair in pairs):
-                    if key in _IO:
-                        sums[_IO[key]] += int(number)
-        return sums.items()
+        found = counts_of(text)
+        parts = {device: counts for device, counts in found.items() if disks.is_disk(device)}
+        disks.forget(but=found)
+        if parts and not any(parts.values()):
+            raise ValueError(f"no counts of device {next(iter(parts))}")
+        if any(counts and max(counts.values()) > MAX_COUNT for counts in parts.values()):
+            raise ValueError("a count of a device is beyond 2^62")
+        return (sums.take(parts) or nothing).items()
 
     return parse
 
 
-def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Values]:
-    """Return a parser of v1's `MAJOR:MINOR Read number`."""
+def _io_stat(text: bytes) -> Parts:
+    """Parse `MAJOR:MINOR key=number ...` of io.stat.
 
-    def parse(text: bytes) -> Values:
-        lines = [line.split() for line in text.splitlines()]
-        return [
-            (metric, sum(int(words[2]) for words in lines if len(words) == 3 and words[1] == word))  # noqa: PLR2004 - the line's words
-            for metric, word in ((reading, b"Read"), (writing, b"Write"))
-        ]
+    Some kernels print a device without its numbers, in the same line as the next one, and the paths of NVMe as `(unknown)`: they count what
+    the disk of their namespace counts too.
+    """
+    parts: Parts = {}
+    for line in text.splitlines():
+        words = line.split()
+        devices = [word.decode() for word in words if _DEVICE.fullmatch(word)]
+        parts.update((device, {}) for device in devices)
+        keys = dict(word.split(b"=", 1) for word in words if b"=" in word)
+        if devices and _IO.keys() <= keys.keys():
+            parts[devices[-1]] = {metric: int(keys[key]) for key, metric in _IO.items()}
+    if text.strip() and not parts:
+        raise ValueError("no device has a number")
+    return parts
+
+
+def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Parts]:
+    """Return a parser of v1's `MAJOR:MINOR Read number`."""
+    metrics = {b"Read": reading, b"Write": writing}
+
+    def parse(text: bytes) -> Parts:
+        parts: Parts = {}
+        for words in (line.split() for line in text.splitlines()):
+            if words and _DEVICE.fullmatch(words[0]):
+                counts = parts.setdefault(words[0].decode(), {})
+                if len(words) == 3 and words[1] in metrics:  # noqa: PLR2004 - the line's words
+                    counts[metrics[words[1]]] = int(words[2])
+        return parts
 
     return parse
 
@@ -155,7 +196,7 @@ class JobCgroup:
             "memory.peak": _single(_PEAK),
             "memory.stat": _keyed(_MEMORY_STAT),
             "memory.events": _keyed({b"oom_kill": (_KILLS, 1)}),
-            "io.stat": _io_stat(lambda device: bool(tree.names(f"sys/dev/block/{device}/slaves"))),
+            "io.stat": _by_disk(Disks(tree), _io_stat, _IO.values()),
             "pids.current": _single(_PROCESSES),
             **{f"{name}.pressure": _stalls(name) for name in _STALLS},
         }  # fmt: skip
@@ -167,15 +208,16 @@ class JobCgroup:
     def v1(cls, tree: Tree, job: str, root: str, directory: str, ticks: int = 0) -> JobCgroup:
         """Return the job of a directory of the v1 hierarchies, which is the same in each."""
         tick = 1 / (ticks or os.sysconf("SC_CLK_TCK"))
+        blkio = f"{root}/blkio/{directory}/blkio.throttle"
         files: dict[str, Callable[[bytes], Values]] = {
             f"{root}/cpuacct/{directory}/cpuacct.usage": _single(CPU, 1e-9),
             f"{root}/memory/{directory}/memory.usage_in_bytes": _single(_MEMORY),
             f"{root}/cpuacct/{directory}/cpuacct.stat": _keyed({b"user": (_USER, tick), b"system": (_SYSTEM, tick)}),
             f"{root}/memory/{directory}/memory.max_usage_in_bytes": _single(_PEAK),
-            f"{root}/memory/{directory}/memory.stat": _keyed(_MEMORY_STAT_V1),
+            f"{root}/memory/{directory}/memory.stat": _never_falling(_keyed(_MEMORY_STAT_V1)),
             f"{root}/memory/{directory}/memory.oom_control": _keyed({b"oom_kill": (_KILLS, 1)}),
-            f"{root}/blkio/{directory}/blkio.throttle.io_service_bytes_recursive": _blkio(_READ, _WRITTEN),
-            f"{root}/blkio/{directory}/blkio.throttle.io_serviced_recursive": _blkio(_READS, _WRITES),
+            f"{blkio}.io_service_bytes_recursive": _by_disk(Disks(tree), _blkio(_READ, _WRITTEN), (_READ, _WRITTEN)),
+            f"{blkio}.io_serviced_recursive": _by_disk(Disks(tree), _blkio(_READS, _WRITES), (_READS, _WRITES)),
             f"{root}/pids/{directory}/pids.current": _single(_PROCESSES),
         }  # fmt: skip
         return cls(tree, job, [tree.hold(path) for path in files], 2, list(files.values()))
@@ -196,7 +238,7 @@ class JobCgroup:
                 self.fresh.update(parse(text))
         if is_full:
             self.read_counts(readings)
-        self.last.update(self.fresh)
+        self._keep(readings)
 
     def read_ahead(self) -> None:
         """Read the quick files, for understand(). Raise OSError, ValueError."""
@@ -213,7 +255,7 @@ class JobCgroup:
         for (_, parse), text in zip(self._quick, self._ahead):
             with readings:
                 self.fresh.update(parse(text))
-        self.last.update(self.fresh)
+        self._keep(readings)
         if _MEMORY in self.fresh:
             self.fresh[_MEMORY] = self._most
         self._ahead, self._most = [], 0
@@ -242,6 +284,12 @@ class JobCgroup:
             self.events.close()
         if self.counts is not None:
             self.counts.close()
+
+    def _keep(self, readings: Readings) -> None:
+        """Keep the values of this read as the last ones; those that cannot be true are counted."""
+        if self.fresh and (min(self.fresh.values()) < 0 or max(self.fresh.values()) > MAX_COUNT):
+            self.fresh = {metric: value for metric, value in self.fresh.items() if readings.is_possible(metric, value)}
+        self.last.update(self.fresh)
 
     def _leave_out(self, readings: Readings, file: HeldFile, parse: Callable[[bytes], Values], error: OSError) -> None:
         """Ask no more for a file that is missing. The first file is that of the CPU time, which every job's cgroup has."""

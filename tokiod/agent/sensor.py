@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 TICK_SECONDS, RARE_SECONDS = 1.0, 10.0
 """Between two samples of a sensor: of one whose gauges change from second to second, and of the others."""
-MAX_COUNT = 1 << 64
+MAX_COUNT = 1 << 62
+"""No counter of a node gets so far in its time; one that fell below zero shows a number near 2^64."""
+MOST = {"%": 100.0, "W": 30_000.0, "1/min": 60_000.0}
+"""By unit: the largest value that a node, a device or a fan can have."""
 MAX_NAME_CHARACTERS = 128
 
 
@@ -72,7 +75,7 @@ class Readings:
         """Add a value. One that its metric cannot have is dropped, and the second of an instance."""
         if (metric.name, instance) in self.values:
             self.drop("duplicate", f"{metric.name} of {instance}")
-        elif self._is_possible(metric, value):
+        elif self.is_possible(metric, value):
             self.values[metric.name, instance] = value
             if wraps_at:
                 self.wraps[metric.name, instance] = wraps_at
@@ -89,7 +92,7 @@ class Readings:
         """Add a value of a job, where it has several places (a target), or "" for the node."""
         if (job, where, metric.name) in self.jobs:
             self.drop("duplicate", f"{metric.name} of {job} {where}")
-        elif self._is_possible(metric, value):
+        elif self.is_possible(metric, value):
             self.jobs[job, where, metric.name] = value
 
     def drop(self, reason: str, example: str = "", count: int = 1) -> None:
@@ -109,9 +112,13 @@ class Readings:
             return True
         return False
 
-    def _is_possible(self, metric: Metric, value: Value) -> bool:
-        if not math.isfinite(value) or abs(value) > MAX_COUNT or (value < 0 and not metric.may_be_negative):
+    def is_possible(self, metric: Metric, value: Value) -> bool:
+        """Return whether a metric can have this value; if not, it is counted as dropped."""
+        if not math.isfinite(value) or (value < 0 and not metric.may_be_negative):
             self.drop("malformed", f"{metric.name} is {value}")
+            return False
+        if abs(value) > MOST.get(metric.unit, MAX_COUNT):
+            self.drop("implausible", f"{metric.name} is {value} {metric.unit}")
             return False
         return True
 

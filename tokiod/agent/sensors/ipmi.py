@@ -20,6 +20,8 @@ PERIOD_SECONDS, DEADLINE_SECONDS = 60.0, 30.0
 _POWER = gauge("node_power", "W", "power of the whole node, as its management controller measures it")
 _READING = re.compile(rb"^[ \t]*Instantaneous power reading\s*:\s*(\d+) Watts", re.MULTILINE)
 _STATE = re.compile(rb"^[ \t]*Power reading state is\s*:\s*(\w+)", re.MULTILINE)
+_NO_READINGS = {0: "not measuring", (1 << 16) - 1: "no reading"}
+"""What controllers say that measure nothing; the number has 16 bits."""
 
 
 class Ipmi(Sensor):
@@ -65,8 +67,8 @@ class Ipmi(Sensor):
         reading, state = _READING.search(text), _STATE.search(text)
         if reading is None:
             readings.drop("malformed", "no line `Instantaneous power reading: N Watts`")
-        elif state is not None and state[1] != b"activated":
-            # The controller prints 0 W then.
-            readings.drop("not measuring", "the controller's power reading is deactivated")
+        elif why_none := _NO_READINGS.get(watts := int(reading[1])):
+            readings.drop(why_none, f"the controller reports {watts} W{f', {state[1].decode()}' if state else ''}")
         else:
-            readings.add(_POWER, int(reading[1]))
+            # Some controllers that measure say `deactivated`.
+            readings.add(_POWER, watts)

@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from tokiod.agent.devices import interfaces
 from tokiod.agent.metric import counter
 from tokiod.agent.sensor import Absent, Readings, Sensor, clean
 
@@ -29,7 +30,7 @@ _FIELDS = 16
 
 
 class Network(Sensor):
-    """Interfaces of a device. Bridges, bonds, VLANs and containers' interfaces would count the same bytes again."""
+    """Interfaces of a device. Bridges, bonds, VLANs and containers' interfaces would count the same bytes again (tokiod.agent.devices)."""
 
     name = "network"
     metrics = (*_COLUMNS.values(), _RETRANSMITTED)
@@ -40,8 +41,8 @@ class Network(Sensor):
         self._devices: dict[bytes, tuple[tuple[str, str], ...]] = {}
 
     def find(self) -> None:
-        names = (name for name in self.tree.names("sys/class/net") if self.tree.exists(f"sys/class/net/{name}/device"))
-        self._devices = {name: tuple((metric.name, clean(name)) for metric in _METRICS) for name in map(os.fsencode, names)}
+        names = map(os.fsencode, interfaces(self.tree))
+        self._devices = {name: tuple((metric.name, clean(name)) for metric in _METRICS) for name in names}
         if not self._devices:
             raise Absent("no interface of a device in /sys/class/net")
 
