@@ -62,7 +62,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """A node that reported since the hub started.
 
     state: connected, silent, or refused for a reason. heard: seconds since its last message; row: begin of its last row, epoch seconds;
-    clock: seconds that its clock is ahead, None before its first row; others: sessions of the same name that were superseded.
+    clock: seconds that its clock is ahead, None before its first row; others: sessions of the same name that were superseded. dropped:
+    messages of it that were refused, by reason; readings: what its agent could not read, by reason, and examples one of each.
     """
 
     node: str
@@ -75,6 +76,8 @@ class NodeState(msgspec.Struct, frozen=True):
     address: str
     others: int
     dropped: dict[str, int]
+    readings: dict[str, int] = {}
+    examples: dict[str, str] = {}
 
 
 class Listed(msgspec.Struct, tag="listed", frozen=True):

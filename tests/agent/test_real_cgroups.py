@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cgroup_jobs import V1, V2, remove, run_all, tree_of
+from cgroup_jobs import V1, V2, remove, run_all, run_in, tree_of
 
 from collectors.nodes.hub_protocol import JOB_FIELDS
 from collectors.nodes.to_rows import JOB_METRICS, job_rows
@@ -208,6 +208,55 @@ def test_an_agent_that_waits_for_a_core_reads_the_children_of_a_parent_again(tmp
     assert children.growth() == 0.0
 
 
+def test_a_job_in_both_hierarchies_has_one_end_with_its_seconds(scope, user, tmp_path):
+    """A hybrid node: v1 counts memory, v2 reports the end."""
+    tree = tree_of(tmp_path / "node", user.parent.parent, "cpuacct")
+    (tmp_path / "node/sys/fs/cgroup/unified").symlink_to(scope.parent)
+    sampler = Sampler([Jobs(tree)])
+    sampler.sample(0.0)
+    directories = [user / "job_1", scope / "job_1"]
+    for directory in directories:
+        directory.mkdir()
+    sampler.sample(1.0)
+    joining = f"echo $$ > {directories[0]}/cgroup.procs; echo $$ > {directories[1]}/cgroup.procs; exec {sys.executable} -ISc '{COMPUTING}'"
+    with subprocess.Popen(["sh", "-c", joining], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = sampler.sample(2.0)["jobs"]
+        process.stdin.write(b"on\n")
+    ended = [*found.ended, *ends_of(sampler, 3.0)]
+    used = int((directories[0] / "cpuacct.usage").read_text()) / 1e9
+    for directory in directories:
+        directory.rmdir()
+    ended += ends_of(sampler, 4.0)
+    sampler.close()
+    assert [(end.job, end.is_exact, end.values["job_cpu"]) for end in ended] == [("slurm:1", True, pytest.approx(used, abs=0.001))]
+    assert used > 0.2
+
+
+def ends_of(sampler, now):
+    """Return the ends that a sampler reports until its next sample."""
+    return [end for found in (sampler.wait(0.1, lambda: now), sampler.sample(now)) if "jobs" in found for end in found["jobs"].ended]
+
+
+def test_a_job_whose_cgroup_stays_has_one_end_and_what_runs_there_later_another(scope, tree):
+    sampler = Sampler([Jobs(tree)])
+    sampler.sample(0.0)
+    directory, used, ended = scope / "job_1", [], []
+    directory.mkdir()
+    for begin in (1.0, 101.0):
+        ended += ends_of(sampler, begin)
+        used.append(run_in(directory, 0.2))
+        for second in range(1, 30):
+            ended += ends_of(sampler, begin + second)
+    assert [(end.job, end.is_exact, end.values["job_cpu"]) for end in ended] == [
+        ("slurm:1", True, pytest.approx(seconds, abs=SECONDS_APART)) for seconds in used
+    ]
+    assert not sampler.sample(150.0)["jobs"].jobs
+    directory.rmdir()
+    assert ends_of(sampler, 151.0) == []
+    sampler.close()
+
+
 def test_new_parents_are_found_by_inotify(scope, tree):
     """A scheduler that starts after the agent makes its directories then."""
     sensor = Jobs(tree)
@@ -244,7 +293,9 @@ def sizes(sensor):
     """Return the sizes of all that the sensor keeps, and the number of descriptors."""
     return {
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
-        **{name: len(value) for name, value in vars(sensor).items() if isinstance(value, dict | set | list)},
+        **{
+            name: len(value) for of in (sensor, sensor._watches) for name, value in vars(of).items() if isinstance(value, dict | set | list)
+        },
     }
 
 

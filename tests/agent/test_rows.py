@@ -44,6 +44,13 @@ def test_an_increase_belongs_to_the_row_of_its_middle():
     assert [rows.at(start).values for start in (0.0, 60.0)] == [{("bytes", ""): 7}, {("bytes", ""): 3}]
 
 
+@pytest.mark.parametrize(("apart", "known"), [(30.0, [5, 4]), (30.5, [None, None]), (59.0, [None, None])])
+def test_two_samples_in_different_rows_that_are_more_than_half_a_row_apart_leave_both_unknown(apart, known):
+    """How their increase is divided is not known: each row would have a part of the other."""
+    rows = rows_of([(0.0, (BYTES, "", 0)), (50.0, (BYTES, "", 5)), (50.0 + apart, (BYTES, "", 9)), (119.0, (BYTES, "", 9))])
+    assert [rows.at(start).values.get(("bytes", "")) for start in (0.0, 60.0)] == known
+
+
 @pytest.mark.parametrize(
     ("samples", "known"),
     [
@@ -137,11 +144,16 @@ def test_a_job_that_no_sample_saw_is_in_the_row_of_its_end():
 
 
 def test_what_was_dropped_is_in_the_row():
-    rows, readings = Rows([BYTES]), Readings()
-    readings.drop("vanished", count=2)
+    rows, readings, later = Rows([BYTES]), Readings(), Readings()
+    readings.drop("vanished", "a", count=2)
+    later.drop("vanished", "b", count=2)
+    later.drop("malformed", "c")
     rows.take({"sensor": readings}, 90.0)
-    rows.take({"sensor": readings}, 95.0)
-    assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4}
+    rows.take({"sensor": later}, 95.0)
+    assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4, ("sensor", "malformed"): 1}
+    found = NodeRows(METRICS, rows)
+    assert found.values(60.0)[1] == {"sensor: vanished": 4, "sensor: malformed": 1}
+    assert found.examples(60.0) == {"sensor: vanished": "a", "sensor: malformed": "c"}
 
 
 ENERGY, POWER, HOT = counter("gpu_energy", "J", ""), gauge("gpu_power", "W", ""), gauge("gpu_temperature", "degC", "", "max")

@@ -1,5 +1,6 @@
 """The agent's configuration and keys: every error at once with its line, and no secret that other users can read."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from keyed import Keyring
 
 from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
+from tokiod.agent.job_patterns import job_of, site_forms
 from tokiod.agent.keys import read_keys
 from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings, settings_of_node
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "agent" / "agent.toml"
-KNOWN = "hub, hub_key_file, key_file, node, perf_jobs, perf_node, without"
+KNOWN = "hub, hub_key_file, job_cgroups, key_file, node, perf_jobs, perf_node, without"
+FORM = 'expected SCHEDULER=REGULAR EXPRESSION with one group, the id, as in "moab=moab/job_([0-9]+)"'
 SENSORS = frozenset({"cpu", "ipmi"})
 WHOLE = 'hub = "tcp://a:1"\nhub_key_file = "h.key"\nkey_file = "/k/c.key_secret"\n'
 
@@ -48,8 +51,9 @@ def test_the_example_is_read_with_and_without_its_comments(settings):
     found = settings(uncommented)
     assert (found.node, found.without, found.perf_node) == ("nid001234", ("ipmi",), ("instructions", "cycles"))
     assert {name: value for name, value in tomllib.loads(uncommented).items() if isinstance(value, list)} == {
-        name: list(getattr(found, name)) for name in ("without", "perf_node", "perf_jobs")
+        name: list(getattr(found, name)) for name in ("without", "perf_node", "perf_jobs", "job_cgroups")
     }
+    assert (found.job_cgroups, job_of("x/moab/job_12", site_forms(found.job_cgroups))) == (("moab=moab/job_([0-9]+)",), ("moab", "12"))
 
 
 def test_the_configuration_of_a_report_may_be_missing_at_its_usual_place_alone(tmp_path, monkeypatch):
@@ -73,6 +77,8 @@ def test_the_configuration_of_a_report_may_be_missing_at_its_usual_place_alone(t
         (WHOLE + 'perf_jobs = ["cycle"]\n', [f"perf_jobs: unknown event cycle; known: {', '.join(JOB_EVENTS)}"]),
         (WHOLE + 'perf_node = ["task_clock"]\n', [f"perf_node: unknown event task_clock; known: {', '.join(NODE_EVENTS)}"]),
         (WHOLE + 'perf_node = "cycles"\n', [":4: perf_node: expected a list of texts"]),
+        (WHOLE + 'job_cgroups = ["x=(a", "x=(a)", "y"]\n', [f'job_cgroups: {FORM}, got "{given}"' for given in ("x=(a", "y")]),
+        (WHOLE + 'job_cgroups = ["a=[^"/]"]\n', [':4: job_cgroups: expected a text in double quotes, or a list of them, as in ["ipmi"]']),
         (WHOLE + 'without = "ipmi"\n', [":4: without: expected a list of texts"]),
         (WHOLE + 'node = "a/b"\n', ['node: expected letters, digits, ".", "_" and "-", got "a/b"']),
         (WHOLE.replace("tcp://a:1", "ipc://x"), ['hub: expected "tcp://HOST:PORT", got "ipc://x"']),
@@ -83,6 +89,14 @@ def test_each_error_has_its_place(settings, tmp_path, text, errors):
         settings(text)
     path = str(tmp_path / "agent.toml")
     assert str(found.value).splitlines() == [f"{path}{error}" if error[0] == ":" else f"{path}: {error}" for error in errors]
+
+
+@given(st.lists(st.text('[]\\/"x,=# ', max_size=9), max_size=4))
+def test_a_list_of_any_texts_is_what_toml_reads(texts):
+    line = f'without = {json.dumps(texts)} # ] " x'
+    found = {}
+    assert list(_parse("f", [line], found)) == []
+    assert found["without"] == tomllib.loads(line)["without"] == texts
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"]), max_size=60))

@@ -23,6 +23,10 @@ def test_what_an_agent_sends_is_what_the_hub_reads():
         {"cpu: malformed": 2},
     )
     assert messages.decode(wire.row("nid1", "s", 60, 1.0, 0.0, None, {}))[1].values is None
+    examples = {"cpu: malformed": "ValueError: x"}
+    assert messages.decode(wire.row("nid1", "s", 60, 1.0, 0.0, [], {"cpu: malformed": 1}, (), examples))[1].examples == examples
+    # An older hub's decoder need not know the field.
+    assert "examples" not in json.loads(sent)[1]
 
 
 def test_what_the_hub_sends_is_what_an_agent_reads():

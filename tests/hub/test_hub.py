@@ -14,7 +14,9 @@ from tokiod.config.load import HubConfig
 from tokiod.errors import ConfigError
 from tokiod.hub import messages
 from tokiod.hub.classes import NodeClasses
-from tokiod.hub.hub import MISSING, NO_ROW, Hub
+from tokiod.hub.hub import KEPT_SECONDS, MISSING, NO_ROW, QUERY_SECONDS, Hub
+from tokiod.hub.nodes import MAX_REASONS
+from tokiod.metrics import catalogue
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 
@@ -64,11 +66,13 @@ class Site:
         message[0] = version or message[0]
         self.hub.receive(route or node.encode(), self.keys[key], "10.0.0.1", json.dumps(message).encode())
 
-    def row(self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0, jobs=()):
+    def row(
+        self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0, jobs=(), dropped=None, examples=None
+    ):
         if values == "known":
             values = [value(node, start, name) for name in NAMES]
         now = self.clock.time()
-        message = wire.row(node, session, start, now - late + clock, clock + late, values, {}, jobs)
+        message = wire.row(node, session, start, now - late + clock, clock + late, values, dropped or {}, jobs, examples)
         self.hub.receive(route or node.encode(), self.keys["compute"], "10.0.0.1", message)
 
     def ask(self, start=START, end=START + 60, metrics=NAMES):
@@ -232,6 +236,19 @@ def test_a_row_that_the_agent_does_not_have_is_a_reason_and_no_value(site):
     answer, _ = site.answer()
     assert (answer.records, answer.dropped) == (0, {NO_ROW: 1})
     assert site.count() == 0
+
+
+@pytest.mark.parametrize(("since", "count"), [(START, 1), (START + 1, 0), (START - 3600, 1)])
+def test_a_node_has_the_row_with_which_its_memory_begins(site, since, count):
+    site.hello("nid1", since=since)
+    assert site.count(START, START + 60) == count
+
+
+@pytest.mark.parametrize(("ago", "count"), [(KEPT_SECONDS - QUERY_SECONDS, 0), (KEPT_SECONDS - QUERY_SECONDS - 1, 1)])
+def test_a_row_that_can_no_longer_be_asked_in_time_counts_only_if_it_was_sent(site, ago, count):
+    site.wait(START + ago - site.clock.time())
+    site.hello("nid1", since=START - 7200)
+    assert site.count(START, START + 60) == count
 
 
 def test_the_count_of_a_window_is_what_was_sent_and_what_nodes_still_have(site):
@@ -429,3 +446,40 @@ def test_jobs_of_a_node_whose_clock_is_an_hour_off_are_refused_with_its_row_unti
     site.row("nid1", jobs=job_rows("nid1", START))
     answer, _ = site.answer()
     assert (answer.records, site.jobs.shape[1]) == (1, 2)
+
+
+UNKNOWN = "jobs: unknown scheduler cgroup"
+
+
+def test_what_agents_could_not_read_is_counted_once_by_node_with_an_example(site, monkeypatch):
+    counted = []
+    monkeypatch.setattr(catalogue.HUB_DROPPED_READINGS, "inc", lambda word, by: counted.append((word, by)))
+    site.hello("nid1")
+    for start, dropped, examples in (
+        (START, {UNKNOWN: 2, "cpu: malformed": 1}, {UNKNOWN: "lsf/a"}),
+        (START, {UNKNOWN: 2, "cpu: malformed": 1}, {UNKNOWN: "lsf/a"}),
+        (START - 60, {UNKNOWN: 1, "jobs: job without a cgroup in cpuacct: x": 1}, {UNKNOWN: "lsf/b"}),
+        (START - 120, {UNKNOWN: 1}, {}),
+    ):
+        site.ask(start, start + 60)
+        site.row("nid1", start, dropped=dropped, examples=examples)
+        site.answer()
+    readings = {UNKNOWN: 4, "cpu: malformed": 1, "jobs: job without a cgroup in cpuacct: x": 1}
+    assert (site.states()["nid1"].readings, site.states()["nid1"].examples[UNKNOWN]) == (readings, "lsf/b")
+    assert counted == [
+        ("unknown scheduler cgroup", 2), ("other", 1), ("unknown scheduler cgroup", 1), ("job without a cgroup in cpuacct", 1),
+        ("unknown scheduler cgroup", 1),
+    ]  # fmt: skip
+    site.hello("nid1", session="s2")
+    assert site.states()["nid1"].readings == readings
+
+
+def test_a_row_that_is_refused_counts_no_readings_and_a_node_has_a_bounded_number_of_reasons(site):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", clock=300.0, dropped={UNKNOWN: 1})
+    assert site.states()["nid1"].readings == {}
+    for minute in range(3):
+        site.ask(START - 60 * minute, START - 60 * minute + 60)
+        site.row("nid1", START - 60 * minute, dropped={f"{minute} {number}": 1 for number in range(40)})
+    assert len(site.states()["nid1"].readings) == len(site.states()["nid1"].examples) == MAX_REASONS

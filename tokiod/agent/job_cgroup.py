@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tokiod.agent.configured_events import JOB_EVENTS, report_waiting
 from tokiod.agent.devices import Disks
+from tokiod.agent.hierarchies import Hierarchy
 from tokiod.agent.increase import Sums
 from tokiod.agent.metric import counter, gauge
 from tokiod.agent.sensor import MAX_COUNT
 from tokiod.agent.tree import HeldFile, Tree, why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from tokiod.agent.metric import Metric, Value
     from tokiod.agent.perf_event import EventCounts
@@ -180,7 +181,11 @@ class JobCgroup:
         self._quick = self._files[:quick]
         self.last: dict[Metric, Value] = {}
         self.fresh: dict[Metric, Value] = {}
-        self.is_exact = self.has_run = self.is_gone = False
+        self.is_exact = self.has_run = self.has_ended = self.is_gone = False
+        self.has_cpu, self.is_joined = True, False
+        self.path, self.hierarchy = "", Hierarchy(2, "")
+        self.empty_since = float("inf")
+        self.base: dict[Metric, Value] = {}
         self._ahead: list[bytes] = []
         self._most = 0
         self.events: HeldFile | None = None
@@ -205,8 +210,13 @@ class JobCgroup:
         return self
 
     @classmethod
-    def v1(cls, tree: Tree, job: str, root: str, directory: str, ticks: int = 0) -> JobCgroup:
-        """Return the job of a directory of the v1 hierarchies, which is the same in each."""
+    def v1(  # noqa: PLR0913, PLR0917 - what a test replaces
+        cls, tree: Tree, job: str, root: str, directory: str, ticks: int = 0, places: Mapping[str, str] | None = None
+    ) -> JobCgroup:
+        """Return the job of a directory of the v1 hierarchies, which is the same in each.
+
+        places: of controllers, those below root by default. Without CPU time, the other files are read rarely.
+        """
         tick = 1 / (ticks or os.sysconf("SC_CLK_TCK"))
         blkio = f"{root}/blkio/{directory}/blkio.throttle"
         files: dict[str, Callable[[bytes], Values]] = {
@@ -220,7 +230,14 @@ class JobCgroup:
             f"{blkio}.io_serviced_recursive": _by_disk(Disks(tree), _blkio(_READS, _WRITES), (_READS, _WRITES)),
             f"{root}/pids/{directory}/pids.current": _single(_PROCESSES),
         }  # fmt: skip
-        return cls(tree, job, [tree.hold(path) for path in files], 2, list(files.values()))
+        for path in list(files) if places else ():
+            controller, _, rest = path[len(root) + 1 :].partition("/")
+            files[f"{(places or {}).get(controller, controller)}/{rest}"] = files.pop(path)
+        has_cpu = tree.exists(os.path.dirname(next(iter(files))))
+        found = files if has_cpu else {path: parse for path, parse in files.items() if tree.exists(path)}
+        self = cls(tree, job, [tree.hold(path) for path in found], 2 if has_cpu else 0, list(found.values()))
+        self.has_cpu = has_cpu
+        return self
 
     def read(self, readings: Readings, *, is_full: bool) -> None:
         """Read the quick files, or all; `is_gone` is set when the cgroup is removed."""
@@ -269,12 +286,47 @@ class JobCgroup:
                 self.last.update(found)
                 report_waiting(readings, self.counts)
 
+    def since_begin(self, values: dict[Metric, Value]) -> dict[Metric, Value]:
+        """Return values without what a life of the cgroup before this one had counted."""
+        return {metric: max(value - self.base.get(metric, 0), 0) for metric, value in values.items()} if self.base else values
+
+    def has_used(self) -> bool:
+        """Return whether something has run."""
+        return bool(self.last.get(CPU if self.has_cpu else _FAULTS))
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether there is a file of it."""
+        return bool(self._files)
+
+    def add_files(self, other: JobCgroup) -> None:
+        """Read what another hierarchy has of the job, too, except for its CPU time."""
+        self.is_joined = True
+        self._files += [one for one in other._files if not os.path.basename(one[0].path).startswith("cpuacct")]
+
+    def rest(self) -> None:
+        """Keep nothing open of a job that has ended and may return."""
+        self.close()
+        self.has_ended = True
+        self._files, self._quick, self.events, self.counts = [], [], None, None
+
     def is_populated(self) -> bool:
-        """Return whether processes of the job run, v2 only. Raise OSError, ValueError."""
+        """Return whether processes of the job run; also where that cannot be known. Raise OSError, ValueError."""
         if self.events is None:
-            return True
+            return self._has_processes()
         found = dict(line.split() for line in self.events.read().splitlines())
         return int(found.get(b"populated", b"1")) > 0
+
+    def _has_processes(self) -> bool:
+        """Return whether a process is in a cgroup of v1, or in one below it."""
+        is_known = False
+        for directory, _, names in os.walk(self.tree.path(self.path)):
+            if "cgroup.procs" in names:
+                is_known = True
+                with open(f"{directory}/cgroup.procs", "rb") as file:
+                    if file.read(1):
+                        return True
+        return not is_known
 
     def close(self) -> None:
         """Close the files."""
@@ -298,7 +350,8 @@ class JobCgroup:
                 raise error
         elif (file, parse) == self._files[0]:
             self.is_gone = True
-        else:
+        elif self.hierarchy.is_v2 or self.has_used():
+            # On v1 a scheduler makes the job's cgroups one after the other.
             # Which controllers a cgroup has is fixed before its first process starts.
             self._files = [other for other in self._files if other[0] is not file]
             self._quick = [other for other in self._quick if other[0] is not file]

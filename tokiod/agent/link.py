@@ -12,7 +12,7 @@ from tokiod.agent import wire
 from tokiod.agent.sensor import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from tokiod.agent.keys import AgentKeys
@@ -64,7 +64,7 @@ class Link:
     """One agent's end of the wire. `turn` never waits; one of `filenos` becomes readable when it should be called.
 
     session: of this run of the agent; a hub that hears two of one name gives windows to the one that it heard of later.
-    state: for a person. answered, malformed: messages of this run.
+    state: for a person. answered, malformed: messages of this run. examples: returns one example for each reason of a row's drops.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a test replaces
@@ -82,13 +82,14 @@ class Link:
         time: Callable[[], float],
         monotonic: Callable[[], float],
         random: Random,
+        examples: Callable[[float], Mapping[str, str]] = lambda _start: {},
     ) -> None:
         self.state = "connecting"
         self.answered = self.malformed = self.dials = 0
         self._context, self._endpoint, self._keys = context, endpoint, keys
         self._node, self._session, self._version, self._step = node, session, version, step
         self._metrics, self._job_metrics, self._rows = metrics, job_metrics, rows
-        self._time, self._monotonic, self._random = time, monotonic, random
+        self._time, self._monotonic, self._random, self._examples = time, monotonic, random, examples
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self._filenos: Sequence[int] = ()
@@ -213,14 +214,15 @@ class Link:
     def _answer(self, start: int, ahead: float) -> None:
         time, values = self._time(), None
         dropped: dict[str, int] = {}
+        examples: Mapping[str, str] = {}
         jobs: Sequence[JobRow] = ()
         if start in self._rows.starts() and start + self._step <= time:
             found, dropped = self._rows.values(start)
             values = [found.get(metric.name) for metric in self._metrics]
-            jobs = self._rows.jobs(start)
+            jobs, examples = self._rows.jobs(start), self._examples(start)
             if len(jobs) > wire.MAX_JOBS:
                 dropped = {**dropped, TOO_MANY_JOBS: len(jobs) - wire.MAX_JOBS}
-        if self._send(wire.row(self._node, self._session, start, time, ahead, values, dropped, jobs[: wire.MAX_JOBS])):
+        if self._send(wire.row(self._node, self._session, start, time, ahead, values, dropped, jobs[: wire.MAX_JOBS], examples)):
             self.answered += 1
 
     def _send(self, message: bytes) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tokiod.agent.job_cgroup import cpu_parser
+from tokiod.agent.job_cgroup import CPU, cpu_parser
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokiod.agent.job_cgroup import JobCgroup
     from tokiod.agent.metric import Value
     from tokiod.agent.tree import Tree
 
@@ -48,6 +51,18 @@ class RemovedChildren:
         """Return by how much the number that was read grew since the last call; None for the first, or if the parent is removed too."""
         before, self.seconds = self.seconds, self._read_seconds
         return None if before is None or self.seconds is None else self.seconds - before
+
+    def divide(self, removed: Sequence[JobCgroup | None]) -> None:
+        """Give what was used to the one of the removed children that was not read after its end; of several the sum alone is known.
+
+        None: a child that was no job's.
+        """
+        growth = self.growth()
+        missed = [job for job in removed if job is None or not job.is_exact]
+        if growth is not None and len(missed) == 1 and missed[0] is not None:
+            known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact)
+            missed[0].last[CPU] = max(growth - known, missed[0].last.get(CPU, 0))
+            missed[0].is_exact = True
 
     def _read(self, known: set[str]) -> Value | None:
         best: Value | None = None

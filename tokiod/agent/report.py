@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod import __version__
+from tokiod.agent.hierarchies import UNKNOWN
 from tokiod.agent.rows import Row, Rows
 from tokiod.agent.sampler import Sampler
 from tokiod.agent.sensor import TICK_SECONDS, Readings, clean
@@ -26,6 +27,7 @@ MIN_SECONDS, MAX_SECONDS = 2.0, 3600.0
 """Of a measured span: the shortest has two samples of the sensors that are sampled each second."""
 _POLL_SECONDS = 0.05
 _SIGNIFICANT_DIGITS = 12
+_REMEDIES = {UNKNOWN: "name its form in job_cgroups of agent.toml, if it is a job's"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,6 @@ def node_report(
 ) -> NodeReport:
     """Measure this node by its sensors: once, or for a span of at least two seconds."""
     metrics = {metric.name: (sensor.name, metric) for sensor in sensors for metric in sensor.metrics}
-    examples: dict[tuple[str, str], str] = {}
     if seconds:
         sampler, row = measure(sensors, monotonic, seconds)
         jobs = job_values(row, [metric for _, metric in metrics.values() if metric.is_of_job])
@@ -143,7 +144,7 @@ def node_report(
             row.values.update(readings.values)
             jobs.update(readings.jobs)
             row.dropped.update({(name, reason): count for reason, count in readings.drops.items()})
-            examples.update({(name, reason): example for reason, example in readings.examples.items()})
+            row.examples.update({(name, reason): example for reason, example in readings.examples.items()})
 
     def described(name: str, where: str, value: Value) -> tuple[str, str, str, Value, str, str]:
         sensor, metric = metrics[name]
@@ -162,7 +163,7 @@ def node_report(
         [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(jobs.items())],
         [EndedJob(state.job, jobs.get((state.job, "", "job_cpu")), state.is_exact) for state in row.ended],
         [AbsentSensor(name, reason) for name, reason in sampler.absent.items()],
-        [DroppedReading(*key, count, examples.get(key, "")) for key, count in sorted(row.dropped.items())],
+        [DroppedReading(*key, count, row.examples.get(key, "")) for key, count in sorted(row.dropped.items())],
     )
 
 
@@ -198,8 +199,12 @@ def as_text(report: NodeReport) -> str:
         lines += ["", "absent", *(f"  {row.sensor}: {row.reason}" for row in report.absent)]
     if report.dropped:
         lines += ["", "dropped"]
-        lines += [f"  {row.sensor}: {row.count} {row.reason}" + (f" ({row.example})" if row.example else "") for row in report.dropped]
+        lines += [f"  {row.sensor}: {row.count} {row.reason}{_example(row)}" for row in report.dropped]
     return "\n".join(lines)
+
+
+def _example(row: DroppedReading) -> str:
+    return (f" ({row.example})" if row.example else "") + (f": {_REMEDIES[row.reason]}" if row.reason in _REMEDIES else "")
 
 
 def _used(ended: EndedJob) -> str:

@@ -55,8 +55,8 @@ class Row:
     """One span. `values` has (metric's name, instance) -> value; `jobs` the jobs that run, `ended` those that ended in it.
 
     A counter of which a part of the span is unknown has no value, and is in `unknown`; what could not be read yet, but may be, is in
-    `late`. offset: the clock's in which the row begins; sent:
-    those in which its ended jobs were sent.
+    `late`. offset: the clock's in which the row begins; sent: those in which its ended jobs were sent. examples: one of each reason of
+    `dropped`.
     """
 
     start: float
@@ -65,6 +65,7 @@ class Row:
     jobs: dict[Job, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    examples: dict[tuple[str, str], str] = field(default_factory=dict)
     unknown: set[Key] = field(default_factory=set)
     late: set[Key] = field(default_factory=set)
     sent: set[float] = field(default_factory=set)
@@ -144,6 +145,7 @@ class Rows:
             self._take_jobs(row, readings, time)
             if readings.drops:
                 row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
+                row.examples = {**{(sensor, reason): example for reason, example in readings.examples.items()}, **row.examples}
 
     def at(self, time: float) -> Row:
         """Return the row that holds a time; it is made if it is new, and then the oldest is dropped."""

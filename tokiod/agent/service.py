@@ -55,6 +55,10 @@ class NodeRows:
         row = self._rows.at(start)
         return row.of_node(self._metrics), {f"{sensor}: {reason}": count for (sensor, reason), count in row.dropped.items()}
 
+    def examples(self, start: float) -> dict[str, str]:
+        """Return one example for each `sensor: reason`."""
+        return {f"{sensor}: {reason}": example for (sensor, reason), example in self._rows.at(start).examples.items()}
+
     def jobs(self, start: float) -> Sequence[JobRow]:
         """Return the jobs of a row, those that ended first: the others are in the next row, too."""
         row = self._rows.at(start)
@@ -90,11 +94,12 @@ class Agent:
         self.rows = Rows(metrics.values())
         self._recorder = Recorder(self._sampler, self.rows, self._report, lambda: clock_offset(time, monotonic, asleep), self._clock_set)
         self._context = zmq.Context()
+        node_rows = NodeRows(metrics, self.rows, self._settle)
         self.link = Link(
             self._context, settings.hub, keys, settings.node, os.urandom(8).hex(), __version__, ROW_SECONDS,
             [metric for metric in metrics.values() if not metric.is_of_job], self.rows.job_metrics,
-            NodeRows(metrics, self.rows, self._settle),
-            time, monotonic, Random(),  # noqa: S311 - jitter
+            node_rows, time, monotonic, Random(),  # noqa: S311 - jitter
+            node_rows.examples,
         )  # fmt: skip
         self._absent: dict[str, str] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()

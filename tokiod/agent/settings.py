@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
+from tokiod.agent.job_patterns import site_forms
 from tokiod.agent.wire import MAX_NODE_CHARACTERS
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_CONFIG = "/etc/tokiod-agent/agent.toml"
-_LISTS = ("without", "perf_node", "perf_jobs")
-_LINE = re.compile(r'\s*(?:(?P<key>[A-Za-z_]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s#]+))?\s*(?:#.*)?')
+_LISTS = ("without", "perf_node", "perf_jobs", "job_cgroups")
+_LINE = re.compile(r'\s*(?:(?P<key>[A-Za-z_]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:[^\]"]|"(?:[^"\\]|\\.)*")*\]|[^\s#]+))?\s*(?:#.*)?')
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENDPOINT = re.compile(r"tcp://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 
@@ -33,7 +34,8 @@ class SettingsError(Exception):
 class Settings:
     """What the file states. Paths are absolute; a key that systemd gives as a credential is read there.
 
-    perf_node, perf_jobs: names of the perf events that are counted of the node, and of each job.
+    perf_node, perf_jobs: names of the perf events that are counted of the node, and of each job. job_cgroups: the site's own forms of
+    jobs' cgroups, SCHEDULER=REGULAR EXPRESSION.
     """
 
     hub: str
@@ -43,6 +45,7 @@ class Settings:
     without: tuple[str, ...] = ()
     perf_node: tuple[str, ...] = ()
     perf_jobs: tuple[str, ...] = ()
+    job_cgroups: tuple[str, ...] = ()
 
 
 def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
@@ -119,3 +122,12 @@ def _faults(found: dict[str, Any], host: str, sensors: frozenset[str]) -> Iterat
         for name in found.get(key, ()):
             if name not in known:
                 yield f"{key}: unknown event {name}; known: {', '.join(known)}"
+    yield from filter(None, map(_form_fault, found.get("job_cgroups", ())))
+
+
+def _form_fault(form: str) -> str:
+    try:
+        site_forms([form])
+    except ValueError as error:
+        return f"job_cgroups: {error}"
+    return ""

@@ -3,7 +3,7 @@
     hello   agent   {"type": "hello", "node", "session", "tokiod", "step", "since", "metrics": [[name, unit, kind], ...]}
                     "job_metrics": the same for jobs
     row     agent   {"type": "row", "node", "session", "start", "time", "ahead", "values": [...] or null, "dropped": {reason: count}}
-                    "jobs": [[job, begin or null, time, has ended, [values]], ...]
+                    "jobs": [[job, begin or null, time, has ended, [values]], ...], "examples": {reason: what was dropped} or none
     ask     hub     {"type": "ask", "start", "end", "time", "within"}
     refuse  hub     {"type": "refuse", "reason"}
 
@@ -70,11 +70,11 @@ def hello(  # noqa: PLR0913, PLR0917 - the fields of the message
 
 def row(  # noqa: PLR0913, PLR0917 - the fields of the message
     node: str, session: str, start: int, time: float, ahead: float, values: Sequence[Value | None] | None, dropped: Mapping[str, int],
-    jobs: Sequence[JobRow] = (),
+    jobs: Sequence[JobRow] = (), examples: Mapping[str, str] | None = None,
 ) -> bytes:  # fmt: skip
     """Return the answer for one row; without values where the agent has no such row. jobs: at most MAX_JOBS."""
     message = {"type": "row", "node": node, "session": session, "start": start, "time": time, "ahead": ahead, "values": values}
-    return _encode({**message, "dropped": dict(dropped), "jobs": jobs})
+    return _encode({**message, "dropped": dict(dropped), "jobs": jobs, **({"examples": dict(examples)} if examples else {})})
 
 
 def from_hub(message: bytes) -> Ask | Refused:

@@ -165,6 +165,8 @@ class Hub:
             self._unknown[row.start].add(node.name)
         else:
             node.row = max(row.start, node.row or 0)
+            if node.name not in self._sent[row.start]:
+                node.count_readings(row)
             self._sent[row.start].add(node.name)
             self._unknown[row.start].discard(node.name)
             catalogue.HUB_ROWS.inc()

@@ -54,6 +54,7 @@ class Row(msgspec.Struct, tag="row", frozen=True):
     values: Annotated[list[float | None], msgspec.Meta(max_length=MAX_METRICS)] | None = None
     dropped: Annotated[dict[Text, Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=200)] = {}
     jobs: Annotated[tuple[JobRow, ...], msgspec.Meta(max_length=wire.MAX_JOBS)] = ()
+    examples: Annotated[dict[Text, Text], msgspec.Meta(max_length=200)] = {}
 
 
 _version = msgspec.json.Decoder(tuple[int, msgspec.Raw])

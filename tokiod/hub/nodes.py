@@ -12,7 +12,7 @@ from collectors.nodes.hub_protocol import NodeState
 from tokiod.metrics import catalogue
 
 if TYPE_CHECKING:
-    from tokiod.hub.messages import Hello
+    from tokiod.hub.messages import Hello, Row
 
 log = structlog.get_logger()
 
@@ -21,6 +21,9 @@ SILENT_SECONDS = 150.0
 FORGET_SECONDS = 86_400.0
 """Silence after which a name is forgotten: the node was renamed or removed."""
 MAX_SUPERSEDED = 8
+MAX_REASONS = 64
+"""Of one node, for which it could not read something: an agent has some twenty."""
+OTHER = catalogue.HUB_READINGS[-1]
 CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED = catalogue.HUB_REFUSALS
 """Why messages of agents are refused."""
 
@@ -29,7 +32,8 @@ CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED 
 class Node:
     """A name, with the session that counts. Times are of the monotonic clock.
 
-    key: of its agent. refused: why it gets no windows. superseded: sessions of the same name that came before this one.
+    key: of its agent. refused: why it gets no windows. superseded: sessions of the same name that came before this one. dropped: its
+    messages that were refused; readings, examples: what its agent could not read, by reason, and one of each.
     """
 
     name: str
@@ -50,6 +54,17 @@ class Node:
     refused: str = ""
     superseded: list[str] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
+    readings: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def count_readings(self, row: Row) -> None:
+        """Count what the agent could not read in a row."""
+        for reason, count in row.dropped.items():
+            if reason in self.readings or len(self.readings) < MAX_REASONS:
+                self.readings[reason] += count
+                self.examples[reason] = row.examples.get(reason) or self.examples.get(reason, "")
+            word = next((word for word in catalogue.HUB_READINGS if reason.startswith(f"jobs: {word}")), OTHER)
+            catalogue.HUB_DROPPED_READINGS.inc(word, by=count)
 
     def state(self, now: float) -> NodeState:
         """Return it as the hub reports it."""
@@ -57,7 +72,18 @@ class Node:
         word = f"refused: {self.refused}" if self.refused else "silent" if silent > SILENT_SECONDS else "connected"
         clock = None if self.clock is None else round(self.clock, 3)
         return NodeState(
-            self.name, self.node_class, word, silent, self.row, clock, self.version, self.address, len(self.superseded), dict(self.dropped)
+            self.name,
+            self.node_class,
+            word,
+            silent,
+            self.row,
+            clock,
+            self.version,
+            self.address,
+            len(self.superseded),
+            dict(self.dropped),
+            dict(self.readings),
+            dict(self.examples),
         )
 
 
@@ -133,4 +159,5 @@ class Nodes:
         )  # fmt: skip
         if known is not None:
             node.superseded, node.dropped, node.row, node.clock = known.superseded, known.dropped, known.row, known.clock
+            node.readings, node.examples = known.readings, known.examples
         return node

@@ -47,6 +47,7 @@ HUB_REFUSALS = (
     "not asked",
     "older session",
 )
+HUB_READINGS = ("unknown scheduler cgroup", "job without a cgroup in cpuacct", "too many jobs", "other")
 HOST_REFUSALS = ("another host's name", "another host's source", "not asked", "malformed", "version", "older process")
 HOST_TROUBLES = ("new", "unreachable", "stopped", "refused", "clock", "unknown")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
@@ -169,6 +170,13 @@ HUB_REFUSED = Counter(
     "Messages of agents that were refused. clock: it differs by more than 2 s; class: a name that the key's class may not use; "
     "version: an unknown version of the wire; older session: another agent of the same name came later.",
     reason=HUB_REFUSALS,
+)
+HUB_DROPPED_READINGS = Counter(
+    "hub",
+    "tokiod_hub_dropped_readings_total",
+    "What agents could not read or understand; tokioctl nodes has the reasons and examples. unknown scheduler cgroup: it is in the "
+    "directory of a scheduler and has none of the forms of a job (docs/sensors/jobs.md).",
+    reason=HUB_READINGS,
 )
 HUB_OVERLOADS = Counter("hub", "tokiod_hub_overloads_total", "Times at which all agents were disconnected: they took too much memory.")
 

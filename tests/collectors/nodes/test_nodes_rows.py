@@ -61,7 +61,28 @@ def test_a_row_has_the_job_the_node_its_times_and_what_was_counted():
 def test_what_no_clock_and_no_kernel_says_stays_within_the_table():
     found = as_lists(job_rows(states((0, 0, 1e300, -1e300, 1, {"job_cpu": 1e300, "job_mem": -5})), ("a",), ("n",), WINDOW))
     assert (found["time"], found["begin"]) == ([START], [START * BILLION])
+    assert as_lists(job_rows(states((0, 0, -1e300, START, 0, {})), ("a",), ("n",), WINDOW))["begin"] == [0]
     assert (found["cpu.sum"], found["mem_bytes.max"]) == ([2**62], [0])
+
+
+def test_a_job_has_one_begin_in_all_windows_also_if_it_began_in_the_last_second_of_one():
+    """A begin that is later than in the row before is that of other counts: all of them would be charged again."""
+    begin = START + 59.75
+    windows = [WINDOW, Window(START + 60, START + 120)]
+    found = [
+        as_lists(job_rows(states((0, 0, begin, window.end - 0.125, 0, {"job_cpu": 3.5})), ("a",), ("n",), window)) for window in windows
+    ]
+    assert [(rows["time"], rows["begin"]) for rows in found] == [
+        ([window.end - 1], [int(begin * BILLION)]) for window in windows
+    ]  # fmt: skip
+
+
+def test_times_beyond_a_window_are_its_first_and_its_last_second():
+    found = as_lists(
+        job_rows(states(*((0, 0, np.nan, time, 0, {}) for time in (START - 1, START, START + 60, START + 99))), ("a",), ("n",), WINDOW)
+    )
+    assert found["time"] == [START, START, START + 59, START + 59]
+    assert found["last"] == [time * BILLION for time in found["time"]]
 
 
 def test_a_window_without_a_job_has_all_columns():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tokiod.agent.job_patterns import site_forms
 from tokiod.agent.sensors.cpu import Cpu
 from tokiod.agent.sensors.disk import Disk
 from tokiod.agent.sensors.hwmon import Hwmon
@@ -38,6 +39,6 @@ def sensors_of(tree: Tree, settings: Settings | None, without: Collection[str] =
     left_out = {*without, *(settings.without if settings else ())}
     perf: dict[type[Sensor], Sensor] = {
         Perf: Perf(tree, settings.perf_node if settings else ()),
-        Jobs: Jobs(tree, settings.perf_jobs if settings else ()),
+        Jobs: Jobs(tree, settings.perf_jobs, site_forms(settings.job_cgroups)) if settings else Jobs(tree),
     }
     return [perf[sensor] if sensor in perf else sensor(tree) for sensor in SENSORS if sensor.name not in left_out]

@@ -28,8 +28,9 @@ CONNECTED = "connected"
 def nodes_command(config_path: Path, *, only_missing: bool, as_json: bool) -> None:
     """List compute nodes, and whether they answer.
 
-    These are the nodes that have greeted the hub since it started. dropped: rows and messages that were refused, by reason; a clock is
-    shown where it differs by more than 0.1 s. Only the daemon's user may ask the hub. Exit 0 listed, 2 no hub answers.
+    These are the nodes that have greeted the hub since it started. dropped: rows and messages that were refused, by reason; not read: what
+    the agent could not read or understand, with an example (docs/sensors.md); a clock is shown where it differs by more than 0.1 s. Only
+    the daemon's user may ask the hub. Exit 0 listed, 2 no hub answers.
     """
     config = configuration.load(config_path)
     if config.hub.endpoint is None:
@@ -65,4 +66,10 @@ def _line(node: NodeState) -> str:
     others = f", {node.others} older session{'' if node.others == 1 else 's'}" if node.others else ""
     dropped = "".join(f", {count} dropped: {reason}" for reason, count in sorted(node.dropped.items()))
     clock = f", clock {node.clock:+.1f} s" if node.clock is not None and abs(node.clock) > 0.1 else ""  # noqa: PLR2004 - noise
-    return f"{node.state}, class {node.node_class}, heard {node.heard:.0f} s ago, tokiod {node.version}{clock}{others}{dropped}"
+    readings = "".join(f", {count} not read: {reason}{_example(node, reason)}" for reason, count in sorted(node.readings.items()))
+    return f"{node.state}, class {node.node_class}, heard {node.heard:.0f} s ago, tokiod {node.version}{clock}{others}{dropped}{readings}"
+
+
+def _example(node: NodeState, reason: str) -> str:
+    example = node.examples.get(reason)
+    return f" ({example})" if example else ""

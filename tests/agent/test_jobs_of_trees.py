@@ -1,0 +1,392 @@
+"""Jobs in trees of directories that stand in for the kernel's cgroups: each scheduler's forms, v1, v2 and both, and jobs that end."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tokiod.agent import cgroup_watches
+from tokiod.agent.hierarchies import OF_USER, UNKNOWN
+from tokiod.agent.job_patterns import site_forms
+from tokiod.agent.rows import Rows
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensors import jobs as jobs_sensor
+from tokiod.agent.sensors.jobs import ELSEWHERE_SECONDS, EMPTY_SECONDS, LEFT_BEHIND, NO_CPU, SECOND_CGROUP, Jobs
+from tokiod.agent.tree import Tree
+
+REPOSITORY = Path(__file__).parents[2]
+STRANGERS = REPOSITORY.parent / "shared" / "data" / "strangers" / "nodes"
+SCOPE = "system.slice/slurmstepd.scope"
+SLURM_WITHOUT_CPU = f"{NO_CPU}: JobAcctGatherType is not jobacct_gather/cgroup"
+RIGHT = {
+    "n05_slurm_v1_no_cpuacct": ({"slurm:13759490": None}, {SLURM_WITHOUT_CPU: 1}),
+    "n06_lsf_v1": ({"lsf:1011": 5.0}, {}),
+    "n07_pbs_comounted": ({"pbs:0.headnode": 5.0}, {}),
+    "n14_pbs_v2": ({"pbs:12345": 5.0, "pbs:12345.2": 5.0}, {}),
+    "n19_slurm_multiple": ({"slurm:36": 5.0}, {}),
+    "n22_oar_links": ({"oar:1234": 5.0}, {}),
+    "n23_slurm_2605": ({"slurm:sEKNKTV3WPV500": 5.0}, {}),
+    "n24_slurm_stale": ({"slurm:8001": 5.0}, {LEFT_BEHIND: 3}),
+    "n25_slurm_in_pod": ({"slurm:4": 5.0}, {}),
+    "n27_condor_static": ({"htcondor:slot1": 5.0, "htcondor:slot1_23": 5.0}, {}),
+}
+"""CPU seconds of the jobs, and what is counted."""
+
+
+class Node:
+    """A tree of cgroups, and the sensor that reads it, one sample a second."""
+
+    def __init__(self, root, events=(), forms=()):
+        self.root, self.now = root, 0.0
+        self.sampler = Sampler([Jobs(Tree(str(root)), events, forms)])
+        self.rows = Rows(Jobs.metrics)
+        self.ends, self.drops, self.seconds = [], Counter(), []
+
+    def v2(self, path, microseconds, populated=1, hierarchy="sys/fs/cgroup", **files):
+        """Write the files of a cgroup."""
+        self.write(f"{hierarchy}/cgroup.controllers", "")
+        self.write(f"{hierarchy}/{path}/cpu.stat", f"usage_usec {microseconds}\nuser_usec {microseconds}\nsystem_usec 0\n")
+        self.write(f"{hierarchy}/{path}/cgroup.events", f"populated {populated}\nfrozen 0\n")
+        for name, text in files.items():
+            self.write(f"{hierarchy}/{path}/{name.replace('_', '.')}", text)
+
+    def v1(self, path, seconds, base="sys/fs/cgroup", controller="cpuacct"):
+        self.write(f"{base}/{controller}/{path}/cpuacct.usage", f"{seconds * 10**9:.0f}\n")
+
+    def memory(self, path, octets=7, faults=1):
+        self.write(f"sys/fs/cgroup/memory/{path}/memory.usage_in_bytes", f"{octets}\n")
+        self.write(f"sys/fs/cgroup/memory/{path}/memory.stat", f"total_pgfault {faults}\n")
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def remove(self, *paths):
+        for path in paths:
+            shutil.rmtree(self.root / path)
+
+    def sample(self, seconds=1.0):
+        """Let time pass in seconds; return the CPU seconds of the jobs in the last sample, None where they have none."""
+        for _ in range(max(1, int(seconds))):
+            for found in (self.sampler.wait(0.0, lambda: self.now), self.sampler.sample(self.now)):
+                self.rows.take(found, self.now)
+                readings = found.get("jobs")
+                if readings is None:
+                    continue
+                self.ends += [(end.job, end.values.get("job_cpu"), end.is_exact) for end in readings.ended]
+                self.drops.update(readings.drops)
+            self.now += 1.0
+        names = {job for job, _, _ in readings.jobs}
+        return {job: readings.jobs.get((job, "", "job_cpu")) for job in names}
+
+    def charged(self):
+        """Return the CPU seconds that a reader of the rows charges to each job: its counts begin at zero with each begin."""
+        total, before = Counter(), {}
+        for start in self.rows.starts():
+            row = self.rows.at(start)
+            for state in (*row.ended, *row.jobs.values()):
+                value = state.values[self.rows._places["job_cpu"]]
+                begin, last = before.get(state.job, (state.begin, 0.0))
+                total[state.job] += value - (last if begin == state.begin else 0.0)
+                before[state.job] = state.begin, value
+        return dict(total)
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = Node(tmp_path)
+    yield made
+    made.sampler.close()
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_agent_reports_of_a_strangers_tree_what_is_right(name, tmp_path):
+    tree = STRANGERS / name / "tree.json"
+    if not tree.exists():
+        pytest.skip("no ../shared here")
+    subprocess.run([sys.executable, STRANGERS / "unpack.py", tree, tmp_path], check=True)
+    command = [sys.executable, "-m", "tokiod.agent", "--once", "--json", "--root", tmp_path]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY).stdout)
+    of_jobs = [row for row in said["jobs"] if row["sensor"] == "jobs"]
+    cpu = {row["job"]: None for row in of_jobs} | {row["job"]: row["value"] for row in of_jobs if row["metric"] == "job_cpu"}
+    drops = {row["reason"]: row["count"] for row in said["dropped"] if row["sensor"] == "jobs"}
+    assert (cpu, drops, said["ended"]) == (*RIGHT[name], [])
+
+
+V1_FORMS = {
+    "slurm/uid_1/job_5": "slurm:5",
+    "pbspro/5.head": "pbs:5.head",
+    "pbspro.slice/pbspro-5.head.slice": "pbs:5.head",
+    "pbs_jobs.service/jobid/5[2].head": "pbs:5[2].head",
+    "lsf/prod/job.5.77.1452015131": "lsf:5",
+    "UGE/5.1": "sge:5.1",
+    "oar/alice_5": "oar:5",
+    "htcondor/condor_var_lib_condor_execute_slot1_5@n": "htcondor:slot1_5",
+    "torque/5.head": "torque:5.head",
+}
+V2_FORMS = {
+    f"{SCOPE}/job_5": "slurm:5",
+    f"{SCOPE}/sEKNKTV3WPV500": "slurm:sEKNKTV3WPV500",
+    "pbs_jobs.service/jobs/5.2": "pbs:5.2",
+    "lsf/prod/job.5.77.1452015131": "lsf:5",
+    "ocs8012.slice/ocs8012-jobs.slice/ocs8012.5.1.scope": "sge:5.1",
+    "oar.slice/oar-u1.slice/oar-u1-j5.slice": "oar:5",
+    "system.slice/htcondor/_var_lib_condor_execute_slot1_5@n": "htcondor:slot1_5",
+}
+
+
+@pytest.mark.parametrize("path", V2_FORMS)
+@pytest.mark.parametrize("hierarchy", ["sys/fs/cgroup", "sys/fs/cgroup/unified"])
+def test_a_job_on_v2_is_measured(node, path, hierarchy):
+    node.v2(path, 2_000_000, hierarchy=hierarchy)
+    assert (node.sample(), dict(node.drops)) == ({V2_FORMS[path]: 2.0}, {})
+
+
+@pytest.mark.parametrize("path", V1_FORMS)
+@pytest.mark.parametrize("controller", ["cpuacct", "cpu,cpuacct", "blkio,cpuacct,memory"])
+def test_a_job_on_v1_is_measured(node, path, controller):
+    node.v1(path, 2, controller=controller)
+    assert (node.sample(), dict(node.drops)) == ({V1_FORMS[path]: 2.0}, {})
+
+
+@pytest.mark.parametrize("path", V1_FORMS)
+def test_a_job_that_is_in_no_cgroup_with_cpu_time_is_reported_without_it_and_counted(node, path):
+    node.v1("", 9)
+    node.memory(path, 7)
+    scheduler = V1_FORMS[path].partition(":")[0]
+    assert node.sample() == {V1_FORMS[path]: None}
+    assert dict(node.drops) == {SLURM_WITHOUT_CPU if scheduler == "slurm" else NO_CPU: 1}
+    node.sample(30)
+    assert node.drops.total() == 1
+    node.remove(f"sys/fs/cgroup/memory/{path}")
+    node.sample(2)
+    assert (node.ends, node.drops.total()) == ([(V1_FORMS[path], None, False)], 1)
+
+
+def test_a_job_of_which_nothing_is_counted_is_a_reason(node):
+    node.v1("", 9)
+    node.write("sys/fs/cgroup/freezer/slurm/uid_1/job_5/cgroup.procs", "1\n")
+    node.write("sys/fs/cgroup/cpuset/slurm/uid_1/job_5/cgroup.procs", "1\n")
+    assert node.sample(30) == {}
+    assert dict(node.drops) == {SLURM_WITHOUT_CPU: 1}
+    node.remove("sys/fs/cgroup/freezer/slurm/uid_1/job_5", "sys/fs/cgroup/cpuset/slurm/uid_1/job_5")
+    node.sample(2)
+    assert node.ends == []
+    assert not any(vars(node.sampler.sensors[0])[name] for name in ("_named", "_bare", "_counted", "_elsewhere"))
+
+
+@pytest.mark.parametrize("late", [0, 2, 9])
+def test_a_job_whose_cgroup_in_cpuacct_comes_last_has_its_cpu_time_and_one_end(node, late):
+    """Slurm makes the ones in freezer, cpuset and memory first."""
+    node.v1("slurm", 0)
+    node.memory("slurm", 0)
+    node.sample()
+    node.memory("slurm/uid_1/job_5", 7)
+    for _ in range(late):
+        node.sample()
+    node.v1("slurm/uid_1/job_5", 3)
+    assert node.sample(2) == {"slurm:5": 3.0}
+    assert dict(node.drops) == ({SLURM_WITHOUT_CPU: 1} if late > ELSEWHERE_SECONDS else {})
+    node.remove("sys/fs/cgroup/cpuacct/slurm/uid_1", "sys/fs/cgroup/memory/slurm/uid_1")
+    node.sample(2)
+    assert [(job, cpu) for job, cpu, _ in node.ends] == [("slurm:5", 3.0)]
+
+
+def test_memory_that_comes_after_cpuacct_is_read(node):
+    """LSF makes the one in cpuacct first."""
+    node.v1("lsf/prod", 0)
+    node.memory("lsf/prod", 0)
+    node.sample()
+    node.v1("lsf/prod/job.5.7.1", 0)
+    node.sample()
+    node.memory("lsf/prod/job.5.7.1", 7)
+    node.v1("lsf/prod/job.5.7.1", 1)
+    node.sample(12)
+    places = {name: node.rows._places[name] for name in ("job_cpu", "job_mem", "job_page_faults")}
+    assert [node.rows.at(0.0).jobs["lsf:5", ""].values[place] for place in places.values()] == [1.0, 7.0, 1.0]
+
+
+def test_a_job_of_oar_is_met_once_through_its_links(node):
+    for controller in ("cpuacct", "cpuset"):
+        node.write(f"sys/fs/cgroup/{controller}/tasks", "")
+        link = node.root / "dev/oar_cgroups_links" / controller
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(node.root / "sys/fs/cgroup" / controller)
+    node.sample()
+    node.write("sys/fs/cgroup/cpuset/oar/alice_5/tasks", "1\n")
+    node.v1("oar/alice_5", 3)
+    assert node.sample(3) == {"oar:5": 3.0}
+    node.v1("oar/alice_5", 11)
+    node.sample(3)
+    node.remove("sys/fs/cgroup/cpuacct/oar", "sys/fs/cgroup/cpuset/oar")
+    node.sample(3)
+    assert [(job, cpu) for job, cpu, _ in node.ends] == [("oar:5", 11.0)]
+    assert (node.charged(), node.drops.keys() <= {"end of a job not sampled"}) == ({"oar:5": 11.0}, True)
+
+
+def test_oars_links_to_a_part_of_a_hierarchy_or_to_the_only_mount_are_met_once(node):
+    node.v1("oardocker/n1/oar/alice_5", 3)
+    (node.root / "dev/oar_cgroups_links").mkdir(parents=True)
+    (node.root / "dev/oar_cgroups_links/cpuacct").symlink_to(node.root / "sys/fs/cgroup/cpuacct/oardocker/n1")
+    assert (node.sample(), dict(node.drops)) == ({"oar:5": 3.0}, {})
+
+
+def test_hierarchies_that_oar_alone_mounted_are_found(node):
+    node.v1("oar/alice_5", 3, base="dev", controller="oar_cgroups")
+    (node.root / "dev/oar_cgroups_links").mkdir(parents=True)
+    for controller in ("cpuacct", "cpuset"):
+        (node.root / "dev/oar_cgroups_links" / controller).symlink_to("../oar_cgroups")
+    assert (node.sample(), dict(node.drops)) == ({"oar:5": 3.0}, {})
+
+
+@pytest.mark.parametrize("first", ["v1", "v2", "at the start"])
+def test_a_job_in_both_hierarchies_of_a_hybrid_node_is_one_job_with_all_its_figures(node, first):
+    node.write("sys/fs/cgroup/unified/cgroup.controllers", "")
+    node.v1("grid.slice/grid-jobs.slice", 0)
+    node.memory("grid.slice/grid-jobs.slice", 0)
+    path = "grid.slice/grid-jobs.slice/grid.5.scope"
+
+    def in_v1(seconds):
+        node.memory(path, 7, faults=3)
+        node.v1(path, seconds)
+
+    def in_v2(seconds):
+        node.v2(path, int(seconds * 10**6), hierarchy="sys/fs/cgroup/unified")
+
+    if first != "at the start":
+        node.sample()
+    for make in (in_v1, in_v2) if first == "v1" else (in_v2, in_v1):
+        make(0.0)
+        if first != "at the start":
+            node.sample()
+    for seconds in (50.0, 130.0):
+        in_v1(seconds)
+        in_v2(seconds)
+        assert node.sample(12) == {"sge:5": seconds}
+    state = node.rows.at(0.0).jobs["sge:5", ""]
+    assert [state.values[node.rows._places[name]] for name in ("job_mem", "job_page_faults")] == [7.0, 3.0]
+    node.v2(path, 130 * 10**6, populated=0, hierarchy="sys/fs/cgroup/unified")
+    node.sample()
+    node.remove(*(f"sys/fs/cgroup/{one}/{path}" for one in ("unified", "cpuacct", "memory")))
+    node.sample(3)
+    assert node.ends == [("sge:5", 130.0, True)]
+    assert (node.charged(), dict(node.drops)) == ({"sge:5": 130.0}, {})
+    assert not any(vars(node.sampler.sensors[0])[name] for name in ("jobs", "_ended", "_named", "_bare", "_counted", "_elsewhere"))
+
+
+def test_the_second_cgroup_of_a_job_in_one_hierarchy_is_counted_once(node):
+    for scope in ("n1", "n2"):
+        node.v2(f"system.slice/{scope}_slurmstepd.scope/job_5", 2_000_000)
+    assert [node.sample() for _ in range(12)] == [{"slurm:5": 2.0}] * 12
+    assert dict(node.drops) == {SECOND_CGROUP: 1}
+
+
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_a_job_that_ran_and_is_empty_has_one_end_and_no_more_rows(node, is_blind, monkeypatch):
+    """Slurm left its cgroup behind, which keeps memory."""
+    if is_blind:
+        monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(f"{SCOPE}/job_5", 2_000_000, memory_current="7\n")
+    node.v2(f"{SCOPE}/job_6", 0, populated=0)
+    assert node.sample().keys() == {"slurm:5", "slurm:6"}
+    node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0, memory_current="7\n")
+    node.sample(EMPTY_SECONDS + 3)
+    assert node.ends == [("slurm:5", 3.0, True)]
+    # One that is empty and has used nothing has not begun.
+    assert [node.sample().keys() for _ in range(120)] == [{"slurm:6"}] * 120
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    node.sample(11)
+    assert (node.ends, node.drops.keys() <= {"unreadable"}) == ([("slurm:5", 3.0, True)], True)
+    assert [job for job, _ in node.rows.at(60.0).jobs] == ["slurm:6"]
+    assert "slurm:5" not in vars(node.sampler.sensors[0])["_named"]
+
+
+def no_inotify():
+    raise OSError(24, "no inotify")
+
+
+def test_a_job_that_is_empty_for_a_moment_has_not_ended(node):
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    for populated in [1, 0, 0, 0, 1] * 8:
+        node.v2(f"{SCOPE}/job_5", 2_000_000, populated=populated)
+        assert node.sample() == {"slurm:5": 2.0}
+    assert node.ends == []
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_runs_in_a_cgroup_that_was_left_behind_is_charged_once(node, is_seen):
+    """PBS runs tasks of a job on its other nodes one after the other. Between two looks they come and are gone."""
+    node.v2(SCOPE, 0)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 0, populated=0)
+    for seconds in (3, 3, 10):
+        if is_seen:
+            node.v2(f"{SCOPE}/job_5", seconds * 10**6 - 1000, populated=1)
+            node.sample(3)
+        node.v2(f"{SCOPE}/job_5", seconds * 10**6, populated=0)
+        node.sample(EMPTY_SECONDS + 3)
+    assert [cpu for _, cpu, _ in node.ends] == ([3.0, 0.0, 7.0] if is_seen else [3.0, 7.0])
+    assert node.charged() == {"slurm:5": 10.0}
+
+
+def test_a_job_on_v1_that_ran_and_is_empty_has_one_end_and_what_runs_later_is_charged_once(node):
+    """Univa's Grid Engine leaves such cgroups behind."""
+    node.v1("UGE", 0)
+    node.sample()
+    for seconds, processes in ((0, "1\n"), (3, ""), (3, ""), (8, "")):
+        node.v1("UGE/5.1", seconds)
+        node.write("sys/fs/cgroup/cpuacct/UGE/5.1/cgroup.procs", "")
+        node.write("sys/fs/cgroup/cpuacct/UGE/5.1/77/cgroup.procs", processes)
+        node.sample(40)
+    assert [(job, cpu) for job, cpu, _ in node.ends] == [("sge:5.1", 3.0), ("sge:5.1", 5.0)]
+    assert node.sample() == {}
+    assert node.charged() == {"sge:5.1": 8.0}
+
+
+def test_cgroups_that_were_left_behind_take_no_job_its_place(node, monkeypatch):
+    monkeypatch.setattr(jobs_sensor, "MAX_JOBS", 2)
+    for number in range(5):
+        node.v2(f"{SCOPE}/job_{number}", 1_000_000, populated=0)
+    assert node.sample() == {}
+    for number in range(10, 13):
+        node.v2(f"{SCOPE}/job_{number}", 1_000_000)
+    assert len(node.sample(3)) == 2
+    assert dict(node.drops) == {LEFT_BEHIND: 5, "too many jobs": 1}
+
+
+def test_what_a_scheduler_made_and_is_no_known_job_is_counted_once_with_one_example(node):
+    node.v1("", 1)
+    node.v1("lsf/prod/4711", 3)
+    node.memory("lsf/prod/4711")
+    assert node.sample(30) == {}
+    assert dict(node.drops) == {UNKNOWN: 1}
+    node.v1("lsf/prod/4712", 3)
+    node.sample()
+    assert dict(node.drops) == {UNKNOWN: 2}
+    node.remove("sys/fs/cgroup/cpuacct/lsf/prod/4711", "sys/fs/cgroup/cpuacct/lsf/prod/4712", "sys/fs/cgroup/memory/lsf/prod/4711")
+    node.sample()
+    assert not node.sampler.sensors[0]._counted
+
+
+def test_a_sites_own_form_is_a_job(tmp_path):
+    node = Node(tmp_path, forms=site_forms([r"lsf=lsf/[^/]+/(\d+)"]))
+    node.v1("lsf/prod/4711", 3)
+    assert (node.sample(), dict(node.drops)) == ({"lsf:4711": 3.0}, {})
+    node.sampler.close()
+
+
+def test_a_cgroup_that_condor_gave_to_the_jobs_user_is_a_job_and_another_ones_is_not(node):
+    path = "system.slice/htcondor/_var_lib_condor_execute_slot1_5@n"
+    node.v2(path, 2_000_000)
+    node.v2("user.slice/session/htcondor/x_slot1_6@n", 2_000_000)
+    try:
+        for one in (path, "user.slice/session", "user.slice/session/htcondor", "user.slice/session/htcondor/x_slot1_6@n"):
+            os.chown(node.root / "sys/fs/cgroup" / one, 1000, 1000)
+    except PermissionError:
+        pytest.skip("only root gives files to users")
+    assert (node.sample(), node.drops.keys() <= {OF_USER}) == ({"htcondor:slot1_5": 2.0}, True)
