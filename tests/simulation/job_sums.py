@@ -88,8 +88,8 @@ class Growth:
         starts = np.flatnonzero(~(same_life & _same(ordered.place)))
         last = ordered.time[np.append(starts[1:], len(ordered)) - 1] if len(starts) else starts
         firsts, goes_on = ordered.taken(starts), same_life[starts]
-        begins = firsts.begin >= 0
-        done = {name: np.where(goes_on, of - _before(of), np.where(begins, of, 0)) for name, of in firsts.counts.items()}
+        begins, life = firsts.begin >= 0, np.cumsum(~goes_on)
+        done = {name: _grown(of, life, begins) for name, of in firsts.counts.items()}
         since = np.where(goes_on, _before(last), np.where(begins, firsts.begin, firsts.time))
         return cls(firsts, done, last, (since, np.maximum(since, np.minimum(firsts.seen, firsts.time))))
 
@@ -223,6 +223,14 @@ def _hour(truth: Truth, rng: random.Random) -> tuple[int, int]:
 def _shares(time: NDArray[np.int64], since: NDArray[np.int64], start: int) -> NDArray[np.float64]:
     whole = time - since
     return np.where(whole > 0, np.clip((time - np.maximum(since, start)) / np.maximum(whole, 1), 0.0, 1.0), 1.0)
+
+
+def _grown(counts: NDArray[np.int64], life: NDArray[np.int64], begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return by how much a count is larger than the one before it in its life, 0 where it is unknown."""
+    found, known = np.zeros_like(counts), np.flatnonzero(counts >= 0)
+    of, more = counts[known], np.diff(counts[known], prepend=0)
+    found[known] = np.maximum(np.where(_same(life[known]), more, np.where(begins[known], of, 0)), 0)
+    return found
 
 
 def _same(*columns: NDArray[np.int64]) -> NDArray[np.bool_]:

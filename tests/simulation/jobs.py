@@ -27,7 +27,7 @@ from tokiod.simulator.site import Site
 from tokiod.window import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.clock import MachineClock
     from tokiod.jobs.rows import JobRows
     from tokiod.simulator.jobs.work import Life
+    from tokiod.window import Calendar
     from tokiod.window_data import Collected
 
 NAME = "fs0-jobs"
@@ -61,6 +62,7 @@ class JobServers:
     seed: int
     first: int
     window: int
+    calendar: Calendar
     sick: list[tuple[float, float, str]] = field(default_factory=list)
     silent: list[tuple[float, float, str]] = field(default_factory=list)
     jumps: list[tuple[float, float, int, str]] = field(default_factory=list)
@@ -109,7 +111,7 @@ class JobServers:
         days = Days((root,), self.system)
         found = read(days.dates().values(), 0, 2**40)
         self._check_acknowledged(found)
-        truth = self._truth(found)
+        truth = truth_of(found, self._lives, self._is_right, self._seen)
         rng = random.Random(f"sums/{self.seed}/{len(found)}")
         return len(found), with_sums and check_sums(days, truth, rng, is_ordered=is_ordered and not self.jumps, scratch=scratch)
 
@@ -121,30 +123,6 @@ class JobServers:
         for key, place in self.newest.items():
             if there.get(key, -1) < place:
                 raise Wrong(f"acknowledged, but not in the job table: operation {place} of {key}; there is {there.get(key)}")
-
-    def _truth(self, found: JobRows) -> Truth:
-        """Return the rows of a table as the targets counted them. Raises Wrong."""
-        keys, targets = found.jobs.tolist(), [target.decode() for target in found.targets.tolist()]
-        names = [id_of(key) for key in keys]
-        pair = found.job * max(len(targets), 1) + found.target
-        firsts = np.flatnonzero(np.diff(pair, prepend=-1))
-        edges, pairs, n = np.append(firsts, len(found)), [], len(found)
-        life, seen = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        counts = {name: np.zeros(n, np.int64) for name in found.counts}
-        place, time = found.columns["last"] % BILLION, found.columns["time"]
-        for first, last in pairwise(edges.tolist()):
-            of = slice(first, last)
-            identity, target = names[found.job[first]], targets[found.target[first]]
-            pairs.append((keys[found.job[first]], target))
-            known = self._lives.get((target, identity))
-            if known is None or not self._is_right(known, found, of):
-                raise Wrong(f"the job table: {identity} on {target}, {iso(int(time[first]))}: a row is not what the target had counted")
-            life[of] = known.times.searchsorted(known.begins[place[of]])
-            for name, values in _counts(known, place[of]).items():
-                counts.setdefault(name, np.zeros(n, np.int64))[of] = values
-            seen[of] = self._seen(target, time[of])
-        number = np.repeat(np.arange(len(pairs)), np.diff(edges))
-        return Truth(pairs, number, life, place, time, found.columns["begin"] // BILLION, counts, seen)
 
     def _is_right(self, life: Life, found: JobRows, of: slice) -> bool:
         begin, last = found.columns["begin"][of], found.columns["last"][of]
@@ -164,7 +142,7 @@ class JobServers:
             return Transient(f"{server} is down")
         time = self.clock.time()
         for target in self.answers._targets(server, now):
-            self._polls.setdefault(target, []).append((int(time), int(time) // self.window * self.window + self.window))
+            self._polls.setdefault(target, []).append((int(time), self.calendar.window(int(time), self.window).end))
         return "".join(self._printed(server, now)).encode()
 
     def _printed(self, server: str, now: float) -> Iterator[str]:
@@ -205,6 +183,39 @@ class JobServers:
         """Return the end of the window in which a target was last looked at before some times; 0 without one."""
         polls = np.array([(0, 0), *self._polls.get(target, ())], np.int64)
         return polls[np.searchsorted(polls[:, 0], time) - 1, 1]
+
+
+def truth_of(
+    found: JobRows,
+    lives: Mapping[tuple[str, str], Life],
+    is_right: Callable[[Life, JobRows, slice], bool],
+    seen_by: Callable[[str, NDArray[np.int64]], NDArray[np.int64]],
+) -> Truth:
+    """Return the rows of a table as the targets counted them. Raises Wrong.
+
+    lives: by target and job id; is_right: whether some rows of a life are what the target had counted; seen_by: when a target was certainly
+    looked at last, before some times.
+    """
+    keys, targets = found.jobs.tolist(), [target.decode() for target in found.targets.tolist()]
+    pair = found.job * max(len(targets), 1) + found.target
+    firsts = np.flatnonzero(np.diff(pair, prepend=-1))
+    edges, pairs, n = np.append(firsts, len(found)), [], len(found)
+    life, seen = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    counts = {name: np.zeros(n, np.int64) for name in found.counts}
+    place, time = found.columns["last"] % BILLION, found.columns["time"]
+    for first, last in pairwise(edges.tolist()):
+        of = slice(first, last)
+        key, target = keys[found.job[first]], targets[found.target[first]]
+        pairs.append((key, target))
+        known = lives.get((target, id_of(key)))
+        if known is None or not is_right(known, found, of):
+            raise Wrong(f"the job table: {id_of(key)} on {target}, {iso(int(time[first]))}: a row is not what the target had counted")
+        life[of] = known.times.searchsorted(known.begins[place[of]])
+        for name, values in _counts(known, place[of]).items():
+            counts.setdefault(name, np.zeros(n, np.int64))[of] = values
+        seen[of] = seen_by(target, time[of])
+    number = np.repeat(np.arange(len(pairs)), np.diff(edges))
+    return Truth(pairs, number, life, place, time, found.columns["begin"] // BILLION, counts, seen)
 
 
 def _counts(life: Life, place: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

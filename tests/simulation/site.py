@@ -27,15 +27,17 @@ import h5py
 import structlog
 
 import collectors
-from tests.simulation import folders, momentary
+from tests.simulation import folders, momentary, nodes
 from tests.simulation.clock import MachineClock
 from tests.simulation.folders import FolderSource
+from tests.simulation.hub import CLASS, HUBS, HubMachine
 from tests.simulation.jobs import NAME, NAMES, SERVERS, JobServers
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.momentary import MomentarySource
 from tests.simulation.network import Network
+from tests.simulation.nodes import Nodes
 from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed, days, read
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
@@ -43,7 +45,7 @@ from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.bus import pieces
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
-from tokiod.config.load import ArchiveConfig, BusConfig, Config
+from tokiod.config.load import ArchiveConfig, BusConfig, Config, HubConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import TokiodError
 from tokiod.jobs import table as job_table
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Event, Plan
     from tokiod.collector import SavedCollector, SourceConfig
     from tokiod.polling.watch.reader import Task
+    from tokiod.window_data import Collected
 
 KINDS = str(Path(__file__).parent / "kinds")
 MEMORY = Path("/dev/shm")
@@ -141,6 +144,8 @@ def play(plan: Plan) -> Outcome:
             site.machine.collectors.die()
             for folder in site.folders:
                 folder.release()
+            if site.nodes is not None:
+                site.nodes.close()
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(20))
@@ -152,6 +157,7 @@ def play(plan: Plan) -> Outcome:
         loop.close()
         SOURCES.clear()
         SERVERS.clear()
+        HUBS.clear()
         tempfile.tempdir = None
         shutil.rmtree(directory)
     site.journal.note(f"outcome {wrong.splitlines()[-1] if wrong else 'right'}")
@@ -180,7 +186,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
         secrets.token_hex = secret
         job_table.MERGE_WINDOWS = merged
 
-    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs else before[1:]))
+    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs and not plan.has_nodes else before[1:]))
     job_table.MERGE_WINDOWS = MERGE_WINDOWS
     # The key of job ids is part of what the log says of a job.
     secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
@@ -222,9 +228,10 @@ class Site:
         self._add_former_files()
         (directory / "run").mkdir(0o700)
         self.folders = [self._folder()] if plan.has_folder else []
-        self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window) if plan.has_jobs else None
+        self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window, self.calendar) if plan.has_jobs else None
         SERVERS.update({} if self.jobs is None else {NAME: self.jobs})
-        self.acknowledged.on_rows = lambda collected: None if self.jobs is None else self.jobs.note(collected)
+        self.nodes: Nodes | None = None
+        self.acknowledged.on_rows = self._note_rows
         self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
         rng = random.Random(f"machine/{plan.seed}")
@@ -240,6 +247,10 @@ class Site:
             self._writer_started,
             self._reader,
         )
+        if plan.has_nodes:
+            chance = random.Random(f"hub/{plan.seed}")
+            HUBS[nodes.NAME] = hub = HubMachine(loop, self.clock, chance, self.config.hub, self.machine.has_power)
+            self.nodes = Nodes(loop, self.clock, hub, directory, self.calendar, plan.seed)
         chance = random.Random(f"subscriber/{plan.seed}")
         self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
@@ -394,7 +405,8 @@ class Site:
             timezone=plan.zone,
             archive=archive,
             bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"),
-            source=sources + watched_folders + jobs + present,
+            source=sources + watched_folders + jobs + present + ((self._nodes_source(),) if plan.has_nodes else ()),
+            hub=HubConfig(endpoint="tcp://127.0.0.1:5561", secret_key_file="hub", clients="clients", classes={CLASS: ("*",)}),
         )
 
     def _jobs_source(self, jobs: JobServers, retention: Duration) -> SourceConfig:
@@ -404,6 +416,18 @@ class Site:
             jobid_name=("%j:%u:%H", "%e.%u"), cleanup_interval=Duration(jobs.work.cleanup),
         )  # fmt: skip
 
+    def _nodes_source(self) -> SourceConfig:
+        kind = plugins.load("simulated_nodes")
+        return kind.Config(
+            name=nodes.NAME, kind="simulated_nodes", system=nodes.SYSTEM, window=Duration(nodes.WINDOW), metrics=nodes.METRICS,
+            recount=(Duration(nodes.RECOUNT),),
+        )  # fmt: skip
+
+    def _note_rows(self, collected: Collected) -> None:
+        of = self.nodes if collected.meta.source == nodes.NAME else self.jobs
+        if of is not None:
+            of.note(collected)
+
     # ---- time
 
     async def run(self) -> None:
@@ -411,6 +435,7 @@ class Site:
         plan = self.plan
         self.journal.note(f"seed {plan.seed}: {plan.hours:.1f} hours from {iso(plan.begin)} in {plan.zone}, {len(self.sources)} sources")
         keeping = [asyncio.ensure_future(self._guard(one.keep())) for one in (self.machine.writer, self.machine.collectors)]
+        keeping += [asyncio.ensure_future(self._guard(one)) for one in (() if self.nodes is None else self.nodes.run())]
         for event in plan.events:
             await self._sleep_until(event.at)
             # Nobody can do anything on a machine without power.
@@ -562,6 +587,33 @@ class Site:
             now = self.clock.true_time()
             self.jobs.silent.append((now, now + rng.choice((1, 4, 8)) * self.jobs.window, rng.choice(NAMES)))
         return self.jobs is not None
+
+    def _node_clock_jump(self, rng: random.Random) -> bool:
+        """Let the clock of a node jump for a while, by so little that the hub bears it, or by more."""
+        if self.nodes is not None:
+            self.nodes.set_clock(rng.choice(self.nodes.all), rng.choice((1.5, -1.5, 30, 600, -600, 86400)), rng.choice((120, 1200)))
+        return self.nodes is not None
+
+    def _node_restart(self, rng: random.Random) -> bool:
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).boot()
+        return self.nodes is not None
+
+    def _agent_restart(self, rng: random.Random) -> bool:
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).restart_agent()
+        return self.nodes is not None
+
+    def _kill_hub(self, _rng: random.Random) -> bool:
+        if self.nodes is not None:
+            self.nodes.hub.die()
+        return self.nodes is not None
+
+    def _detach_disk(self, rng: random.Random) -> bool:
+        """Detach a disk from a node on which jobs run, or attach it again."""
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).kernel.attach(nodes.DISKS[1])
+        return self.nodes is not None
 
     def _seal(self, rng: random.Random) -> bool:
         """Request that a day is sealed, as `tokioctl seal` does: often the one that has just ended, rarely today, which windows reopen."""
@@ -834,11 +886,12 @@ class Site:
         check_now(self.config, sources, self.acknowledged, ledger, self.machine.is_damaged)
         for one in self.momentary if ledger is not None else ():
             self.counts["momentary samples compared"] += one.check(ledger.stored(one.name), self._sound_files(one))
-        if self.jobs is not None:
-            is_due, is_ordered = scratch is not None or self._checks % SUMS_OF_CHECKS == 1, not self.counts["clock jump"]
-            rows, sums = self.jobs.check(self.config.archive.jobs, with_sums=is_due, is_ordered=is_ordered, scratch=scratch)
-            self.counts["rows of jobs compared"] += rows
-            self.counts["sums of jobs compared"] += sums
+        is_due, is_ordered = scratch is not None or self._checks % SUMS_OF_CHECKS == 1, not self.counts["clock jump"]
+        for what, of in (("jobs", self.jobs), ("nodes", self.nodes)):
+            if of is not None:
+                rows, sums = of.check(self.config.archive.jobs, with_sums=is_due, is_ordered=is_ordered, scratch=scratch)
+                self.counts[f"rows of {what} compared"] += rows
+                self.counts[f"sums of {what} compared"] += sums
 
     def _sound_files(self, source: Source) -> dict[int, dict[tuple[str, str], dict[int, float]]]:
         """Return the cells of the files of a source that no other program damaged, by the beginning of their day."""
@@ -889,6 +942,8 @@ class Site:
             self.jobs.sick.clear()
             self.jobs.silent.clear()
             self.jobs.jumps = [(start, min(end, self.clock.true_time()), *rest) for start, end, *rest in self.jobs.jumps]
+        if self.nodes is not None:
+            self.nodes.settle()
         for source in (*self.all_sources.values(), *self.momentary):
             source.sick.clear()
             source.kill_at_query = 0
@@ -950,7 +1005,7 @@ class Site:
         with closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             rows = {table: ledger.execute(f"SELECT * FROM {table}").fetchall() for table in MAX_ROWS}
             unstored = ledger.execute("SELECT source, start, \"end\" FROM unstored WHERE state IN ('lost', 'empty')").fetchall()
-        windows = {one.name: one.step for one in self.momentary}
+        windows = {nodes.NAME: nodes.WINDOW, **{one.name: one.step for one in self.momentary}}
         for name, *edges in rows["stored"]:
             length = windows.get(name, self.plan.window)
             if inside := [time for time in edges if self.calendar.window(time, length).start != time]:
@@ -967,7 +1022,8 @@ class Site:
             raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
         rows["stored"] = [row for row in recorded if row not in ahead]
         # A rebuild keeps what it can't examine, before the retention.
-        spans = (len(self.sources) + (self.jobs is not None) + len(self.momentary)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
+        polled = len(self.sources) + len(self.momentary) + (self.jobs is not None) + (self.nodes is not None)
+        spans = polled * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.
         received = sum(one.written for one in self.folders)
         for table, most in MAX_ROWS.items():
