@@ -123,6 +123,11 @@ EDITS = (
         ),
     ),
     EditedFault(
+        "j5",
+        "J5: rows of earlier attempts at a window are dropped where they can't be read for a moment",
+        (Edit("tokiod/jobs/table.py", "with_rows_of", "isinstance(reason := unreadable(path, error), OSError)", "False"),),
+    ),
+    EditedFault(
         "n5",
         "N5: a job that two hierarchies lead to is met twice",
         (

@@ -62,8 +62,11 @@ NODE_KINDS = {"node clock jump": 2, "node restart": 1, "agent restart": 2, "kill
 """What also happens at sites with nodes, and how often of all."""
 NODE_SECONDS = 3 * 3600
 """In which it happens."""
-NEW_KINDS = ("server silent", "server clock jump", *NODE_KINDS)
-"""Of the last two, those that are not above."""
+UNREADABLE = "job table unreadable"
+"""What happens at half of the sites with jobs or nodes, MAX_UNREADABLE times at most."""
+MAX_UNREADABLE = 4
+NEW_KINDS = ("server silent", "server clock jump", *NODE_KINDS, UNREADABLE)
+"""Of the last three, those that are not above."""
 RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
 """Some of those above that most seeds do not have: they happen there, too."""
 FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
@@ -164,6 +167,9 @@ class Plan:
         nodes = random.Random(f"nodes/{seed}")
         has_nodes = nodes.random() < NODES and hours <= MAX_NODES_HOURS and window <= MAX_NODES_WINDOW
         events = sorted([*events, *(_of_nodes(nodes, hours) if has_nodes else ())])
+        reads = random.Random(f"reads/{seed}")
+        times = reads.choice((0, reads.randint(1, MAX_UNREADABLE))) if has_jobs or has_nodes else 0
+        events = sorted([*events, *(Event(reads.random() * hours * 3600, UNREADABLE, reads.randrange(2**32)) for _ in range(times))])
         return cls(
             seed=seed,
             zone=zone,

@@ -17,9 +17,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,8 @@ from tokiod.window import Calendar, Window, bulk_length, iso
 from tokiod.writer import file_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterator, MutableMapping
+    from contextlib import AbstractContextManager
 
     from tests.simulation.plan import Event, Plan
     from tokiod.collector import SavedCollector, SourceConfig
@@ -174,7 +175,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
     """
     before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
-    merged = job_table.MERGE_WINDOWS
+    merged, opened = job_table.MERGE_WINDOWS, job_table.opened
     secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
     def set_to(files: int, frame_bytes: int, cells: int) -> None:
@@ -184,7 +185,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     def set_back() -> None:
         set_to(*before)
         secrets.token_hex = secret
-        job_table.MERGE_WINDOWS = merged
+        job_table.MERGE_WINDOWS, job_table.opened = merged, opened
 
     set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs and not plan.has_nodes else before[1:]))
     job_table.MERGE_WINDOWS = MERGE_WINDOWS
@@ -231,6 +232,8 @@ class Site:
         self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window, self.calendar) if plan.has_jobs else None
         SERVERS.update({} if self.jobs is None else {NAME: self.jobs})
         self.nodes: Nodes | None = None
+        self._unreadable_until = 0.0
+        job_table.opened = partial(self._opened, job_table.opened)
         self.acknowledged.on_rows = self._note_rows
         self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
@@ -615,6 +618,22 @@ class Site:
             rng.choice(self.nodes.all).kernel.attach(nodes.DISKS[1])
         return self.nodes is not None
 
+    def _job_table_unreadable(self, rng: random.Random) -> bool:
+        """Let the writer fail to read what it has stored of jobs, for a while in which a node that has restarted is asked again."""
+        self._unreadable_until = self.loop.now + rng.choice((60.0, 1200.0, 2.0 * self.plan.window))
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).boot()
+            end = self.calendar.window(int(self.clock.true_time() - 2 * self.tick), nodes.WINDOW).start
+            self._request(nodes.NAME, Window(end - nodes.WINDOW, end), force=True)
+        return True
+
+    @contextmanager
+    def _opened(self, opened: Callable[[Path], AbstractContextManager[Any]], path: Path) -> Iterator[Any]:
+        if self.loop.now < self._unreadable_until:
+            raise OSError(errno.EIO, "the disk can't be read", str(path))
+        with opened(path) as found:
+            yield found
+
     def _seal(self, rng: random.Random) -> bool:
         """Request that a day is sealed, as `tokioctl seal` does: often the one that has just ended, rarely today, which windows reopen."""
         today = str(self.calendar.day(int(self.clock.true_time())).date)
@@ -743,7 +762,7 @@ class Site:
         source = rng.choice(list(self.sources.values()))
         if source.old is None:
             return False
-        source.is_old_wanted |= self._request(source, source.old, force=False)
+        source.is_old_wanted |= self._request(source.name, source.old, force=False)
         if rng.random() < 0.7:
             # The last two queries are for the samples before and after the day.
             last = source.old.seconds // bulk_length(self.plan.window) + 2
@@ -756,18 +775,18 @@ class Site:
             return False
         length = rng.choice((1, 3, 10)) * self.plan.window
         start = self.calendar.window(rng.randrange(source.live, closed), self.plan.window).start
-        return self._request(source, Window(start, min(start + length, closed)), force=force)
+        return self._request(source.name, Window(start, min(start + length, closed)), force=force)
 
     def _closed(self, source: Source) -> int:
         """Return the end of the newest window that is over: operators ask for no other."""
         now = int(self.clock.true_time() - 2 * self.tick - source.lag)
         return min(self.calendar.window(now, self.plan.window).start, source.end)
 
-    def _request(self, source: Source, span: Window, *, force: bool) -> bool:
+    def _request(self, source: str, span: Window, *, force: bool) -> bool:
         """Add a job, as `tokioctl backfill` does; return whether the ledger could be written."""
         try:
             with Ledger.open_existing(self.config.archive.ledger) as ledger:
-                ledger.jobs.add(JobRequest(source.name, span, force=force), self.clock.time())
+                ledger.jobs.add(JobRequest(source, span, force=force), self.clock.time())
         except Exception as error:  # noqa: BLE001 - the ledger is not there yet
             self.journal.note(f"no job: {type(error).__name__}")
             return False
@@ -797,7 +816,7 @@ class Site:
     def _collect_corrected(self, source: Source, row: int) -> None:
         start = source.origin + row * source.step
         window = self.calendar.window(start, self.plan.window)
-        self._request(source, Window(window.start, min(window.end, source.end)), force=True)
+        self._request(source.name, Window(window.start, min(window.end, source.end)), force=True)
 
     def _put_file(self, rng: random.Random) -> bool:
         """Let a program put a file into the watched folder, and sometimes kill the collectors while they collect it."""
@@ -936,6 +955,7 @@ class Site:
         machine = self.machine
         self.journal.note("faults end")
         machine.clear_faults()
+        self._unreadable_until = 0.0
         self.clock.ahead = 0.0
         self.subscriber.loses = False
         if self.jobs is not None:
@@ -955,7 +975,7 @@ class Site:
             self._collect_corrected(source, row)
         for source in self.sources.values():
             if source.is_old_wanted and source.old is not None:  # a power loss may have taken the job, or a failing disk the file
-                self._request(source, source.old, force=self._has_lost_ledger)
+                self._request(source.name, source.old, force=self._has_lost_ledger)
         await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)
         await self._wait(self._is_all_noticed, "all missing files are noticed")
         await self._wait(self._is_all_collected, "at rest")
