@@ -21,7 +21,7 @@ INPUTS ?= 1000000
 READS  ?= 10000
 SEEDS  ?= 200
 # What the simulation finds with one of its recorded seeds in each run of CI.
-CI_FAULTS := a1 a2 a13
+CI_FAULTS := a1 a2 a13 j2 n5
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
 WORKERS ?= 6
@@ -57,9 +57,9 @@ help:
 	@echo "make laptop    the reader alone in a new environment: a heat map and a p95 of a copied folder in five lines, the size of the install"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
 	@echo "make simulate  SEEDS=200 [SEED=n] [TALLY=FILE]: whole sites for days in one process, every fault from a seed; a failing seed is shrunk; FILE adds up runs, as tests/simulation/runs.jsonl does"
-	@echo "make simulate-ci        all seeds that ever failed, three old faults restored and found, then new seeds for three minutes"
+	@echo "make simulate-ci        all seeds that ever failed, some old faults restored and found, then new seeds for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
-	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
+	@echo "make simulate-faults    [NAMES='a2 J1']: each old fault that the simulation finds is restored; the first seed that finds it"
 	@echo "make proofs    the short form of each proof in docs/proofs.md that no test runs, as CI does"
 	@echo "make screenshots  every view of the page at three widths, light and dark, with outliers, gaps and failures, to be looked at in dist/screenshots"
 	@echo "make walkthrough  what a newcomer types in a clean clone, at 80 columns; records it in dist/walkthrough.txt"

@@ -30,7 +30,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":
     os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
 
 from tests.simulation import tally
-from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, Plan
+from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, NEW_KINDS, Plan
 from tests.simulation.shrink import shrunk
 from tests.simulation.site import Outcome, play
 
@@ -135,7 +135,14 @@ class Score:
         """Print the sums."""
         speed = f"days {self.days:.1f} seconds {seconds:.0f} processor {self.processor:.0f} days_per_hour {self.days / seconds * 3600:.0f}"
         print(f"seeds {self.played} failed {len(self.failed)} {speed}")
-        planned = [*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS, *NAME_KINDS]
+        planned = [
+            *KINDS,
+            *FOLDER_KINDS,
+            *FOLDER_MORE_KINDS,
+            *MORE_KINDS,
+            *NAME_KINDS,
+            *NEW_KINDS,
+        ]
         print("injected: " + ", ".join(f"{kind} {self.counts[kind]}" for kind in [*planned, *sorted(self.counts.keys() - set(planned))]))
         if self.failed:
             print(f"failed: {' '.join(map(str, sorted(self.failed)))}")

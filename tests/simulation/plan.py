@@ -53,6 +53,20 @@ MORE_KINDS = {"kill writer at a kind of operation": 8, "disk sick": 2}
 """What also happens at a part of all sites, and how often of all: these came later as well."""
 NAME_KINDS = {"kill writer before a name is durable": 1}
 """What also happens at NAMES of all sites."""
+JOB_KINDS = {"server silent": 3}, {"server silent": 1, "clock jump": 3}, {"server silent": 1, "server clock jump": 3}
+"""What also happens at sites with jobs, of one of these sorts: either the machine's clock jumps, or those of servers do."""
+NODES, MAX_NODES_HOURS, MAX_NODES_WINDOW = 0.3, 12, 5400
+"""The share of sites with compute nodes, the longest time because they have many windows, and the longest window of other sources: nodes
+can be asked again for an hour."""
+NODE_KINDS = {"node clock jump": 2, "node restart": 1, "agent restart": 2, "kill hub": 2, "detach disk": 4}
+"""What also happens at sites with nodes, and how often of all."""
+NODE_SECONDS = 3 * 3600
+"""In which it happens."""
+UNREADABLE = "job table unreadable"
+"""What happens at half of the sites with jobs or nodes, MAX_UNREADABLE times at most."""
+MAX_UNREADABLE = 4
+NEW_KINDS = ("server silent", "server clock jump", *NODE_KINDS, UNREADABLE)
+"""Of the last three, those that are not above."""
 RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
 """Some of those above that most seeds do not have: they happen there, too."""
 FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
@@ -108,6 +122,7 @@ class Plan:
     has_folder: bool
     has_jobs: bool
     has_momentary: bool
+    has_nodes: bool
     events: tuple[Event, ...]
 
     @classmethod
@@ -147,6 +162,14 @@ class Plan:
         names = random.Random(f"names/{seed}")
         kinds = names.choices(tuple(NAME_KINDS), tuple(NAME_KINDS.values()), k=names.randint(1, MAX_NAMES) if names.random() < NAMES else 0)
         events = sorted([*events, *(Event(names.random() * hours * 3600, kind, names.randrange(2**32)) for kind in kinds)])
+        has_jobs = random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW
+        events = sorted([*events, *(_of_jobs(random.Random(f"jobs/events/{seed}"), hours) if has_jobs else ())])
+        nodes = random.Random(f"nodes/{seed}")
+        has_nodes = nodes.random() < NODES and hours <= MAX_NODES_HOURS and window <= MAX_NODES_WINDOW
+        events = sorted([*events, *(_of_nodes(nodes, hours) if has_nodes else ())])
+        reads = random.Random(f"reads/{seed}")
+        times = reads.choice((0, reads.randint(1, MAX_UNREADABLE))) if has_jobs or has_nodes else 0
+        events = sorted([*events, *(Event(reads.random() * hours * 3600, UNREADABLE, reads.randrange(2**32)) for _ in range(times))])
         return cls(
             seed=seed,
             zone=zone,
@@ -161,8 +184,9 @@ class Plan:
             faults=rng.choice((0.0, 0.01, 0.05)),
             max_step=rng.choice((0.0, 0.0, 60.0)),
             has_folder=has_folder,
-            has_jobs=random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW,
+            has_jobs=has_jobs,
             has_momentary=random.Random(f"momentary/{seed}").random() < MOMENTARY and hours <= MAX_MOMENTARY_HOURS,
+            has_nodes=has_nodes,
             events=tuple(events),
         )
 
@@ -174,6 +198,19 @@ class Plan:
     def end(self) -> int:
         """Epoch seconds after which nothing happens and the sources hold no more: the end of a window."""
         return Calendar(self.zone).window(int(self.begin + self.hours * 3600), self.window).end
+
+
+def _of_jobs(rng: random.Random, hours: float) -> list[Event]:
+    """Return the events that sites with jobs have besides."""
+    shares = rng.choice(JOB_KINDS)
+    kinds = rng.choices(tuple(shares), tuple(shares.values()), k=min(8, max(2, int(hours / 3))))
+    return [Event(rng.random() * hours * 3600, kind, rng.randrange(2**32)) for kind in kinds]
+
+
+def _of_nodes(rng: random.Random, hours: float) -> list[Event]:
+    """Return the events that sites with nodes have besides."""
+    kinds = rng.choices(tuple(NODE_KINDS), tuple(NODE_KINDS.values()), k=rng.randint(2, 8))
+    return [Event(rng.random() * min(hours * 3600, NODE_SECONDS), kind, rng.randrange(2**32)) for kind in kinds]
 
 
 def _more(rng: random.Random, hours: float, events: list[Event]) -> list[Event]:

@@ -17,9 +17,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +27,17 @@ import h5py
 import structlog
 
 import collectors
-from tests.simulation import folders, momentary
+from tests.simulation import folders, momentary, nodes
 from tests.simulation.clock import MachineClock
 from tests.simulation.folders import FolderSource
-from tests.simulation.jobs import NAME, SERVERS, JobServers
+from tests.simulation.hub import CLASS, HUBS, HubMachine
+from tests.simulation.jobs import NAME, NAMES, SERVERS, JobServers
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.momentary import MomentarySource
 from tests.simulation.network import Network
+from tests.simulation.nodes import Nodes
 from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed, days, read
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
@@ -43,9 +45,10 @@ from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.bus import pieces
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
-from tokiod.config.load import ArchiveConfig, BusConfig, Config
+from tokiod.config.load import ArchiveConfig, BusConfig, Config, HubConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import TokiodError
+from tokiod.jobs import table as job_table
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
@@ -59,11 +62,13 @@ from tokiod.window import Calendar, Window, bulk_length, iso
 from tokiod.writer import file_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterator, MutableMapping
+    from contextlib import AbstractContextManager
 
     from tests.simulation.plan import Event, Plan
     from tokiod.collector import SavedCollector, SourceConfig
     from tokiod.polling.watch.reader import Task
+    from tokiod.window_data import Collected
 
 KINDS = str(Path(__file__).parent / "kinds")
 MEMORY = Path("/dev/shm")
@@ -72,7 +77,10 @@ OTHER = "of-other-programs"
 OPERATIONS = ("create", "pwrite", "fdatasync", "fsync", "rename", "fsync_directory", "unlink", "make_directory", "allocate", "open")
 MAX_FRAME_BYTES = 96
 """Of the bus, where there are no jobs."""
-MAX_CHECKS = 12
+MERGE_WINDOWS = 4
+"""Of the job table, which are merged at once."""
+MAX_CHECKS, SUMS_OF_CHECKS = 12, 4
+"""In how many of them, and at the end, sums are compared: one in so many."""
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
 MAX_DOWN_WINDOWS = 1.5
@@ -137,6 +145,8 @@ def play(plan: Plan) -> Outcome:
             site.machine.collectors.die()
             for folder in site.folders:
                 folder.release()
+            if site.nodes is not None:
+                site.nodes.close()
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(20))
@@ -148,6 +158,7 @@ def play(plan: Plan) -> Outcome:
         loop.close()
         SOURCES.clear()
         SERVERS.clear()
+        HUBS.clear()
         tempfile.tempdir = None
         shutil.rmtree(directory)
     site.journal.note(f"outcome {wrong.splitlines()[-1] if wrong else 'right'}")
@@ -164,6 +175,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
     """
     before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
+    merged, opened = job_table.MERGE_WINDOWS, job_table.opened
     secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
     def set_to(files: int, frame_bytes: int, cells: int) -> None:
@@ -173,8 +185,10 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     def set_back() -> None:
         set_to(*before)
         secrets.token_hex = secret
+        job_table.MERGE_WINDOWS, job_table.opened = merged, opened
 
-    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs else before[1:]))
+    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs and not plan.has_nodes else before[1:]))
+    job_table.MERGE_WINDOWS = MERGE_WINDOWS
     # The key of job ids is part of what the log says of a job.
     secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
     return set_back
@@ -215,9 +229,12 @@ class Site:
         self._add_former_files()
         (directory / "run").mkdir(0o700)
         self.folders = [self._folder()] if plan.has_folder else []
-        self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window) if plan.has_jobs else None
+        self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window, self.calendar) if plan.has_jobs else None
         SERVERS.update({} if self.jobs is None else {NAME: self.jobs})
-        self.acknowledged.on_rows = lambda collected: None if self.jobs is None else self.jobs.note(collected)
+        self.nodes: Nodes | None = None
+        self._unreadable_until = 0.0
+        job_table.opened = partial(self._opened, job_table.opened)
+        self.acknowledged.on_rows = self._note_rows
         self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
         rng = random.Random(f"machine/{plan.seed}")
@@ -233,6 +250,10 @@ class Site:
             self._writer_started,
             self._reader,
         )
+        if plan.has_nodes:
+            chance = random.Random(f"hub/{plan.seed}")
+            HUBS[nodes.NAME] = hub = HubMachine(loop, self.clock, chance, self.config.hub, self.machine.has_power)
+            self.nodes = Nodes(loop, self.clock, hub, directory, self.calendar, plan.seed)
         chance = random.Random(f"subscriber/{plan.seed}")
         self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
@@ -387,7 +408,8 @@ class Site:
             timezone=plan.zone,
             archive=archive,
             bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"),
-            source=sources + watched_folders + jobs + present,
+            source=sources + watched_folders + jobs + present + ((self._nodes_source(),) if plan.has_nodes else ()),
+            hub=HubConfig(endpoint="tcp://127.0.0.1:5561", secret_key_file="hub", clients="clients", classes={CLASS: ("*",)}),
         )
 
     def _jobs_source(self, jobs: JobServers, retention: Duration) -> SourceConfig:
@@ -397,6 +419,18 @@ class Site:
             jobid_name=("%j:%u:%H", "%e.%u"), cleanup_interval=Duration(jobs.work.cleanup),
         )  # fmt: skip
 
+    def _nodes_source(self) -> SourceConfig:
+        kind = plugins.load("simulated_nodes")
+        return kind.Config(
+            name=nodes.NAME, kind="simulated_nodes", system=nodes.SYSTEM, window=Duration(nodes.WINDOW), metrics=nodes.METRICS,
+            recount=(Duration(nodes.RECOUNT),),
+        )  # fmt: skip
+
+    def _note_rows(self, collected: Collected) -> None:
+        of = self.nodes if collected.meta.source == nodes.NAME else self.jobs
+        if of is not None:
+            of.note(collected)
+
     # ---- time
 
     async def run(self) -> None:
@@ -404,6 +438,7 @@ class Site:
         plan = self.plan
         self.journal.note(f"seed {plan.seed}: {plan.hours:.1f} hours from {iso(plan.begin)} in {plan.zone}, {len(self.sources)} sources")
         keeping = [asyncio.ensure_future(self._guard(one.keep())) for one in (self.machine.writer, self.machine.collectors)]
+        keeping += [asyncio.ensure_future(self._guard(one)) for one in (() if self.nodes is None else self.nodes.run())]
         for event in plan.events:
             await self._sleep_until(event.at)
             # Nobody can do anything on a machine without power.
@@ -541,6 +576,64 @@ class Site:
             self.jobs.sick.append(source.sick[-1])
         return True
 
+    def _server_clock_jump(self, rng: random.Random) -> bool:
+        """Let the clock of a server of the jobs jump for a while, at a site whose own clock is right."""
+        if self.jobs is None or any(event.kind == "clock jump" for event in self.plan.events):
+            return False
+        now, ahead = self.clock.true_time(), rng.choice((7, -7, 600, -600, 7200, -7200))
+        self.jobs.jumps.append((now, now + rng.choice((600, 3600, 4 * 3600)), ahead, rng.choice(NAMES)))
+        return True
+
+    def _server_silent(self, rng: random.Random) -> bool:
+        """Let one server of the jobs not answer for a while."""
+        if self.jobs is not None:
+            now = self.clock.true_time()
+            self.jobs.silent.append((now, now + rng.choice((1, 4, 8)) * self.jobs.window, rng.choice(NAMES)))
+        return self.jobs is not None
+
+    def _node_clock_jump(self, rng: random.Random) -> bool:
+        """Let the clock of a node jump for a while, by so little that the hub bears it, or by more."""
+        if self.nodes is not None:
+            self.nodes.set_clock(rng.choice(self.nodes.all), rng.choice((1.5, -1.5, 30, 600, -600, 86400)), rng.choice((120, 1200)))
+        return self.nodes is not None
+
+    def _node_restart(self, rng: random.Random) -> bool:
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).boot()
+        return self.nodes is not None
+
+    def _agent_restart(self, rng: random.Random) -> bool:
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).restart_agent()
+        return self.nodes is not None
+
+    def _kill_hub(self, _rng: random.Random) -> bool:
+        if self.nodes is not None:
+            self.nodes.hub.die()
+        return self.nodes is not None
+
+    def _detach_disk(self, rng: random.Random) -> bool:
+        """Detach a disk from a node on which jobs run, or attach it again."""
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).kernel.attach(nodes.DISKS[1])
+        return self.nodes is not None
+
+    def _job_table_unreadable(self, rng: random.Random) -> bool:
+        """Let the writer fail to read what it has stored of jobs, for a while in which a node that has restarted is asked again."""
+        self._unreadable_until = self.loop.now + rng.choice((60.0, 1200.0, 2.0 * self.plan.window))
+        if self.nodes is not None:
+            rng.choice(self.nodes.all).boot()
+            end = self.calendar.window(int(self.clock.true_time() - 2 * self.tick), nodes.WINDOW).start
+            self._request(nodes.NAME, Window(end - nodes.WINDOW, end), force=True)
+        return True
+
+    @contextmanager
+    def _opened(self, opened: Callable[[Path], AbstractContextManager[Any]], path: Path) -> Iterator[Any]:
+        if self.loop.now < self._unreadable_until:
+            raise OSError(errno.EIO, "the disk can't be read", str(path))
+        with opened(path) as found:
+            yield found
+
     def _seal(self, rng: random.Random) -> bool:
         """Request that a day is sealed, as `tokioctl seal` does: often the one that has just ended, rarely today, which windows reopen."""
         today = str(self.calendar.day(int(self.clock.true_time())).date)
@@ -669,7 +762,7 @@ class Site:
         source = rng.choice(list(self.sources.values()))
         if source.old is None:
             return False
-        source.is_old_wanted |= self._request(source, source.old, force=False)
+        source.is_old_wanted |= self._request(source.name, source.old, force=False)
         if rng.random() < 0.7:
             # The last two queries are for the samples before and after the day.
             last = source.old.seconds // bulk_length(self.plan.window) + 2
@@ -682,18 +775,18 @@ class Site:
             return False
         length = rng.choice((1, 3, 10)) * self.plan.window
         start = self.calendar.window(rng.randrange(source.live, closed), self.plan.window).start
-        return self._request(source, Window(start, min(start + length, closed)), force=force)
+        return self._request(source.name, Window(start, min(start + length, closed)), force=force)
 
     def _closed(self, source: Source) -> int:
         """Return the end of the newest window that is over: operators ask for no other."""
         now = int(self.clock.true_time() - 2 * self.tick - source.lag)
         return min(self.calendar.window(now, self.plan.window).start, source.end)
 
-    def _request(self, source: Source, span: Window, *, force: bool) -> bool:
+    def _request(self, source: str, span: Window, *, force: bool) -> bool:
         """Add a job, as `tokioctl backfill` does; return whether the ledger could be written."""
         try:
             with Ledger.open_existing(self.config.archive.ledger) as ledger:
-                ledger.jobs.add(JobRequest(source.name, span, force=force), self.clock.time())
+                ledger.jobs.add(JobRequest(source, span, force=force), self.clock.time())
         except Exception as error:  # noqa: BLE001 - the ledger is not there yet
             self.journal.note(f"no job: {type(error).__name__}")
             return False
@@ -723,7 +816,7 @@ class Site:
     def _collect_corrected(self, source: Source, row: int) -> None:
         start = source.origin + row * source.step
         window = self.calendar.window(start, self.plan.window)
-        self._request(source, Window(window.start, min(window.end, source.end)), force=True)
+        self._request(source.name, Window(window.start, min(window.end, source.end)), force=True)
 
     def _put_file(self, rng: random.Random) -> bool:
         """Let a program put a file into the watched folder, and sometimes kill the collectors while they collect it."""
@@ -805,15 +898,19 @@ class Site:
         if before == self.journal.events["ledger.rebuilt"] and has_files:
             raise Wrong("the ledger was removed, and the next writer has not rebuilt it from the files")
 
-    def _check(self) -> None:
+    def _check(self, scratch: Path | None = None) -> None:
         process = self.machine.writer.process
         ledger = None if process is None else process._ledger
         sources = {**self.all_sources, **{one.name: one for one in self.momentary}}
         check_now(self.config, sources, self.acknowledged, ledger, self.machine.is_damaged)
         for one in self.momentary if ledger is not None else ():
             self.counts["momentary samples compared"] += one.check(ledger.stored(one.name), self._sound_files(one))
-        if self.jobs is not None:
-            self.counts["rows of jobs compared"] += self.jobs.check(self.config.archive.jobs / self.jobs.system)
+        is_due, is_ordered = scratch is not None or self._checks % SUMS_OF_CHECKS == 1, not self.counts["clock jump"]
+        for what, of in (("jobs", self.jobs), ("nodes", self.nodes)):
+            if of is not None:
+                rows, sums = of.check(self.config.archive.jobs, with_sums=is_due, is_ordered=is_ordered, scratch=scratch)
+                self.counts[f"rows of {what} compared"] += rows
+                self.counts[f"sums of {what} compared"] += sums
 
     def _sound_files(self, source: Source) -> dict[int, dict[tuple[str, str], dict[int, float]]]:
         """Return the cells of the files of a source that no other program damaged, by the beginning of their day."""
@@ -858,10 +955,15 @@ class Site:
         machine = self.machine
         self.journal.note("faults end")
         machine.clear_faults()
+        self._unreadable_until = 0.0
         self.clock.ahead = 0.0
         self.subscriber.loses = False
         if self.jobs is not None:
             self.jobs.sick.clear()
+            self.jobs.silent.clear()
+            self.jobs.jumps = [(start, min(end, self.clock.true_time()), *rest) for start, end, *rest in self.jobs.jumps]
+        if self.nodes is not None:
+            self.nodes.settle()
         for source in (*self.all_sources.values(), *self.momentary):
             source.sick.clear()
             source.kill_at_query = 0
@@ -873,7 +975,7 @@ class Site:
             self._collect_corrected(source, row)
         for source in self.sources.values():
             if source.is_old_wanted and source.old is not None:  # a power loss may have taken the job, or a failing disk the file
-                self._request(source, source.old, force=self._has_lost_ledger)
+                self._request(source.name, source.old, force=self._has_lost_ledger)
         await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)
         await self._wait(self._is_all_noticed, "all missing files are noticed")
         await self._wait(self._is_all_collected, "at rest")
@@ -886,7 +988,7 @@ class Site:
             # A connection whose process was killed is forgotten after so long a silence, and its incomplete windows with it.
             await asyncio.sleep((SILENCE_SECONDS + 1) * machine.scale)
         self._check_bounds()
-        self._check()
+        self._check(self.directory)
         check_end(self.config, self.all_sources)
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()
@@ -923,7 +1025,7 @@ class Site:
         with closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             rows = {table: ledger.execute(f"SELECT * FROM {table}").fetchall() for table in MAX_ROWS}
             unstored = ledger.execute("SELECT source, start, \"end\" FROM unstored WHERE state IN ('lost', 'empty')").fetchall()
-        windows = {one.name: one.step for one in self.momentary}
+        windows = {nodes.NAME: nodes.WINDOW, **{one.name: one.step for one in self.momentary}}
         for name, *edges in rows["stored"]:
             length = windows.get(name, self.plan.window)
             if inside := [time for time in edges if self.calendar.window(time, length).start != time]:
@@ -940,7 +1042,8 @@ class Site:
             raise Wrong(f"{len(ahead)} spans of the future are recorded: {ahead[:8]}")
         rows["stored"] = [row for row in recorded if row not in ahead]
         # A rebuild keeps what it can't examine, before the retention.
-        spans = (len(self.sources) + (self.jobs is not None) + len(self.momentary)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
+        polled = len(self.sources) + len(self.momentary) + (self.jobs is not None) + (self.nodes is not None)
+        spans = polled * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.
         received = sum(one.written for one in self.folders)
         for table, most in MAX_ROWS.items():

@@ -6,22 +6,28 @@
 import asyncio
 import random
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sinks.tts.seams import Seams
 from sinks.tts.sink import TtsSink
 from tests.simulation.clock import MachineClock
 from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
+from tests.simulation.job_sums import Growth, Truth
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Process
 from tests.simulation.network import Network
-from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, Event, Plan
+from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, NAME_KINDS, NEW_KINDS, Event, Plan
 from tests.simulation.site import Site, play
 from tokiod.errors import TokiodError
+from tokiod.jobs import span
+from tokiod.jobs.activity import Activity
+from tokiod.jobs.rows import JobRows
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.live.files import put_in_place
 from tokiod.window import Window
@@ -43,6 +49,7 @@ NIGHT = replace(
     has_folder=False,
     has_jobs=False,
     has_momentary=False,
+    has_nodes=False,
 )
 """Two hours before and two after a midnight, at a site of one component."""
 
@@ -148,6 +155,58 @@ def test_the_job_table_holds_all_that_was_acknowledged_whatever_is_killed():
     assert outcome.counts["rows of jobs compared"] > 100
 
 
+def test_sums_of_jobs_are_compared_while_servers_are_silent_and_their_clocks_jump(monkeypatch):
+    kinds = "server silent", "server clock jump", "kill collectors", "server silent", "server clock jump"
+    events = tuple(Event(600.0 + 2400.0 * i, kind, 5 * i) for i, kind in enumerate(kinds))
+    plan = replace(NIGHT, window=1200, step=1200, has_jobs=True, events=events)
+    outcome = play(plan)
+    assert not outcome.wrong
+    assert outcome.counts["sums of jobs compared"] > 100
+    monkeypatch.setattr("tokiod.jobs.span.activity", twice(span.activity))
+    assert "the job table, sums: " in play(plan).wrong
+
+
+def twice(activity: Callable[[JobRows], Activity]) -> Callable[[JobRows], Activity]:
+    def done(rows: JobRows) -> Activity:
+        found = activity(rows)
+        return replace(found, counts={name: 2 * values for name, values in found.counts.items()})
+
+    return done
+
+
+NODES = tuple(
+    Event(900.0 + 800.0 * i, kind, 3 * i)
+    for i, kind in enumerate(2 * ("detach disk", "agent restart", "node clock jump", "kill hub", "node restart", "kill writer"))
+)
+
+
+def test_what_jobs_use_on_nodes_is_in_the_job_table_whatever_happens_to_node_agent_and_hub():
+    plan = replace(NIGHT, has_nodes=True, events=NODES)
+    outcome = play(plan)
+    assert not outcome.wrong
+    assert outcome.counts["rows of nodes compared"] > 100
+    assert outcome.counts["sums of nodes compared"] > 100
+    assert play(plan).lines == outcome.lines
+
+
+def test_a_job_that_a_node_reports_with_another_count_is_found(monkeypatch):
+    monkeypatch.setattr("tokiod.agent.job_cgroup.Sums.take", lambda _self, parts: {metric: 7 for of in parts.values() for metric in of})
+    assert "where it had" in play(replace(NIGHT, has_nodes=True, events=())).wrong
+
+
+def test_growth_is_that_of_the_places_in_a_life_whatever_the_times_of_rows():
+    """The second row is by a clock that was ahead; two rows have one place, and the other life of the job counts from zero."""
+    one = [(5, 100, 10), (9, 900, 60), (12, 300, 70), (12, 400, 70), (2, 500, 4)]
+    place, time, counts = np.array(one, np.int64).T
+    life = np.array([0, 0, 0, 0, 1])
+    none = np.zeros(5, np.int64)
+    growth = Growth.of(Truth([(b"4711", "OST")], none, life, place, time, none, {"read_bytes.sum": counts}, none))
+    key = (b"4711", "OST"), "read_bytes.sum"
+    assert growth.sums(0, 1000, is_ordered=True)[key] == (74, 74)
+    assert growth.sums(300, 600, is_ordered=True)[key] == (14, 14)
+    assert growth.sums(350, 450, is_ordered=False)[key] == (0, 10)
+
+
 @pytest.mark.parametrize("operation", ["fsync", "fsync_directory"])
 def test_rows_of_jobs_that_are_acknowledged_before_they_are_synced_are_found(monkeypatch, operation):
     """A power loss takes them; those of the last ten minutes, before the day's other files are made."""
@@ -233,7 +292,8 @@ def test_a_file_that_replaces_what_a_newer_one_corrected_is_found(monkeypatch):
 
 def test_each_kind_of_event_can_happen():
     assert all(
-        hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS, *NAME_KINDS)
+        hasattr(Site, "_" + kind.replace(" ", "_"))
+        for kind in (*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS, *NAME_KINDS, *NEW_KINDS)
     )
 
 

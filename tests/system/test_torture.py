@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -204,6 +205,25 @@ def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score
         path.write_bytes(sound)
     assert (score.unreadable, score.lost, score.different) == found
     assert len(score.notes) == 1
+
+
+def test_the_torture_counts_a_sum_of_jobs_that_is_not_what_they_did(tortured, score, monkeypatch):
+    from tests.simulation import job_sums  # noqa: PLC0415 - once torture.py has been loaded
+
+    _, directory = tortured
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LUSTRE,))
+    score.check(scene, determined=False)
+    assert (score.different, score.notes) == (0, [])
+    assert score.sums > 100
+    right = job_sums.series
+    monkeypatch.setattr(job_sums, "series", lambda *given, **options: doubled(right(*given, **options)))
+    score.check(scene, determined=False)
+    assert score.different == 1
+    assert "the job table, sums:" in score.notes[0]
+
+
+def doubled(found):
+    return replace(found, counts={name: 2 * values for name, values in found.counts.items()})
 
 
 def test_what_was_ever_stored_must_be_there_and_explained_also_when_the_ledger_says_less(tortured, score):

@@ -2,7 +2,7 @@
 
     torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR] [--tally FILE]
 
-A sixth source fills the job table, whose rows must be what the servers counted.
+A sixth source fills the job table, whose rows must be what the servers counted, and its sums what jobs did (tests/simulation/job_sums.py).
 The archive has a past of forty days of three systems, of which no cell may change (torture_past.py).
 
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
@@ -27,7 +27,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,10 +41,16 @@ from torture_past import Past
 from tortured import Tortured, survivors
 from undisturbed import unequal
 
+from tests.simulation.job_sums import check_sums
+from tests.simulation.jobs import BILLION, truth_of
+from tests.simulation.oracle import Wrong
 from tests.support.faulty_scene import FaultyScene
 from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
+from tokiod.jobs.rows import read
+from tokiod.jobs.span import Days
+from tokiod.simulator.jobs.work import Work
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import ALL, JOBS
 from tokiod.tts.layout import form_of
@@ -53,6 +59,8 @@ from tokiod.window import Calendar, iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tokiod.jobs.rows import JobRows
+    from tokiod.simulator.jobs.work import Life
     from tokiod.simulator.sources import Source
     from tokiod.window import Window
 
@@ -75,6 +83,8 @@ BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "feed": 1, "supervisor": 1}
 """Which process to kill, and how often of thirteen."""
+ATTEMPTS = 20
+"""At copying the job table."""
 COUNTED = ("kills", "unreadable", "lost", "different")
 OTHERS = 0.1
 """The share of what happens that are no kills, where all sorts of faults do."""
@@ -90,6 +100,7 @@ class Score:
     different: int = 0
     untold: int = 0
     rows: int = 0
+    sums: int = 0
     notes: list[str] = field(default_factory=list)
     sound: dict[Path, tuple[int, int]] = field(default_factory=dict)
     checks: int = 0
@@ -128,6 +139,9 @@ class Score:
             jobs = scene.compare_jobs(JOBS, stored)
             self.rows = jobs.filled
             result += jobs
+            # Of rows that are wrong no sum is right.
+            if jobs.equal:
+                self._check_sums(scene)
         if result.equal:
             self.sound |= {path: changed[path] for path in due}
         self.untold = result.untold
@@ -135,11 +149,36 @@ class Score:
         self.different += result.counts["different"] + result.counts["extra"]
         self.notes += map(str, result.differences[:5])
 
+    def _check_sums(self, scene: FaultyScene) -> None:
+        """Compare the sums of a copy of the job table: the writer goes on with the other."""
+        with tempfile.TemporaryDirectory() as name:
+            copy = Path(name) / "jobs"
+            for _ in range(ATTEMPTS):  # a merge removes files
+                with suppress(OSError, shutil.Error):
+                    shutil.copytree(scene.config.archive.jobs, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp"))
+                    break
+                shutil.rmtree(copy, ignore_errors=True)
+            days = Days((copy,), JOBS.system)
+            found = read(days.dates().values(), 0, 2**40)
+            try:
+                truth = truth_of(found, lives_of(Work(scene.site), found), lambda *_: True, lambda _target, time: time)
+                self.sums += check_sums(days, truth, random.Random(self.checks), is_ordered=True, scratch=Path(name))
+            except Wrong as error:
+                self.different += 1
+                self.notes.append(str(error))
+
     def _due(self, scene: FaultyScene, files: dict[Path, tuple[int, int]]) -> set[Path]:
         """Return the files of which every cell is looked at after this kill: another system's each time, and no sealed one twice."""
         self.checks += 1
         system = scene.sources[self.checks % len(scene.sources)].system
         return {path for path, state in files.items() if path.stem == system and (state[1] == 0 or self.sound.get(path) != state)}
+
+
+def lives_of(work: Work, found: JobRows) -> dict[tuple[str, str], Life]:
+    """Return the lives of the jobs that a table has rows of, by target and job id."""
+    times = found.columns["last"] // BILLION
+    spans = [(int(times.min()), int(times.max()) + 1)] if len(times) else []
+    return {(life.target, life.identity): life for span in spans for life in work.lives(*span)}
 
 
 def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, others: float = 0, equal: bool = False) -> Score:
@@ -164,7 +203,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
             scene.stop_daemon()
             look(tortured, score, determined=False)
             write_offs(tortured, score)
-            print(f"{score.untold} cells that a dead source did not tell, {score.rows} rows of jobs", file=sys.stderr)
+            print(f"{score.untold} cells that a dead source did not tell, {score.rows} rows and {score.sums} sums of jobs", file=sys.stderr)
             if deck is not None:
                 print(failures(directory), file=sys.stderr)
             if equal:
