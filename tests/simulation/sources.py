@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.clock import MachineClock
     from tokiod.window import Calendar
 
-COUNTER, GAUGE, FULLNESS = "datatargets/readbytes", "dataservers/cpuload", "fullness/bytes"
+COUNTER, GAUGE, FULLNESS = "datatargets/readbytes", "dataservers/memused", "fullness/bytes"
 LATENCY_SECONDS = 5.0
 
 SOURCES: dict[str, Source] = {}
