@@ -72,11 +72,14 @@ class Truth:
 class Growth:
     """What was done up to each of n different places, in order.
 
-    first, last: i8[n], the earliest and the latest row of each; since: i8[n], when that begins, at the earliest and at the latest.
+    first: i8[n], the earliest row of each place or of a later one in its life, which has counted the same and more: a clock that went back
+    gives a later place an earlier time. last: i8[n], the latest row of the place; since: i8[n], when that begins, at the earliest and at
+    the latest.
     """
 
     truth: Truth
     done: dict[str, NDArray[np.int64]]
+    first: NDArray[np.int64]
     last: NDArray[np.int64]
     since: tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -91,14 +94,17 @@ class Growth:
         begins, life = firsts.begin >= 0, np.cumsum(~goes_on)
         done = {name: _grown(of, life, begins) for name, of in firsts.counts.items()}
         since = np.where(goes_on, _before(last), np.where(begins, firsts.begin, firsts.time))
-        return cls(firsts, done, last, (since, np.maximum(since, np.minimum(firsts.seen, firsts.time))))
+        return cls(firsts, done, _earliest(firsts.time, life), last, (since, np.maximum(since, np.minimum(firsts.seen, firsts.time))))
 
     def sums(self, start: int, end: int, *, is_ordered: bool) -> Sums:
-        """Return the sums of the rows of a span. is_ordered: what was done up to a place belongs to its earliest row, else to any."""
+        """Return the sums of the rows of a span.
+
+        is_ordered: what was done up to a place belongs to its earliest row, else to any of its rows or of those that have counted more.
+        """
         time, inside = self.truth.time, (self.truth.time >= start) & (self.truth.time < end)
         if is_ordered:
             return self._added({name: (values * inside, values * inside) for name, values in self.done.items()})
-        certain, possible = inside & (self.last < end), (time < end) & (self.last >= start)
+        certain, possible = (self.first >= start) & (self.last < end), (self.first < end) & (self.last >= start)
         return self._added({name: (values * certain, values * possible) for name, values in self.done.items()})
 
     def spread(self, start: int, end: int) -> Sums:
@@ -223,6 +229,15 @@ def _hour(truth: Truth, rng: random.Random) -> tuple[int, int]:
 def _shares(time: NDArray[np.int64], since: NDArray[np.int64], start: int) -> NDArray[np.float64]:
     whole = time - since
     return np.where(whole > 0, np.clip((time - np.maximum(since, start)) / np.maximum(whole, 1), 0.0, 1.0), 1.0)
+
+
+def _earliest(time: NDArray[np.int64], life: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the least time of each place and of those after it in its life. life: ascending."""
+    found = time.copy()
+    for place in range(len(found) - 2, -1, -1):
+        if life[place] == life[place + 1]:
+            found[place] = min(found[place], found[place + 1])
+    return found
 
 
 def _grown(counts: NDArray[np.int64], life: NDArray[np.int64], begins: NDArray[np.bool_]) -> NDArray[np.int64]:

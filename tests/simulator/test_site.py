@@ -15,7 +15,7 @@ def test_a_saved_site_is_read_back_equal(tmp_path):
 
 
 def test_every_field_changes_the_fingerprint():
-    other = Site(EPOCH + 5, 2, "UTC", "lc1", 25, 2, 3, trouble=False, growth=0, hosts=3, devices=2, cores=1, late=9, **OTHER)
+    other = Site(EPOCH + 5, 2, "UTC", "lc1", 25, 2, 3, trouble=False, growth=0, hosts=3, devices=2, cores=1, late=9, acts=1, **OTHER)
     site = Site(EPOCH)
     changed = [replace(site, **{field.name: getattr(other, field.name)}) for field in fields(Site)]
     assert len({site.fingerprint, *(c.fingerprint for c in changed)}) == 1 + len(fields(Site))
