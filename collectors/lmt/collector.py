@@ -271,7 +271,9 @@ class Lmt:
         rows = await self._database.select(
             f"SELECT {column} FROM {table.name} WHERE {' AND '.join(f'{name} = {number}' for name, number in identity.items())}"
         )
-        return next((str(value) for (value,) in rows if value is not None and not (table.exact and isinstance(value, int))), "")
+        return next(
+            (str(value) for (value,) in rows if value is not None and not (table.exact and isinstance(value, int) and value < 2**63)), ""
+        )
 
     async def _note_once(self, schema: Schema, inventory: Inventory, dropped: Dropped) -> None:
         """Count what concerns no window, but the whole database, with the first one."""
