@@ -17,7 +17,7 @@ import apsw
 import numpy as np
 
 from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
-from collectors.lmt.sqlite_pages import PagedFile, PagedTable, Unusual
+from collectors.lmt.sqlite_pages import PagedFile, PagedTable, Unusual, check_whole
 from collectors.lmt.sqlite_rights import authorize, check_tables_only, restrict
 from tokiod.errors import CollectError, Fatal, Transient
 
@@ -230,6 +230,7 @@ class Copy:
             self.schema = self._read_schema()
             self.db.authorizer = authorize
             if is_immutable:
+                check_whole(path)
                 self._pages = PagedFile.opened(path, before, self._check_interrupt)
         except BaseException:
             self.close()

@@ -47,6 +47,20 @@ SHIFTS = 64 - 8 * BYTES.astype(np.int64)
 """By serial type: the length of the value, and what its bits lack of 64."""
 
 
+CHANGES, PAGES, CHANGES_OF_PAGES = slice(24, 28), slice(28, 32), slice(92, 96)
+"""Of the header: a number that each change increases; how many pages there are, if the change is that which wrote the number of pages."""
+
+
+def check_whole(path: Path) -> None:
+    """Raise ValueError for a file that is shorter than its header says. SQLite reads the rest of a page that was cut as zeros."""
+    with path.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    expected = int.from_bytes(header[PAGES], "big") * PAGE_BYTES.get(header[16:18], 0)
+    if header[CHANGES] == header[CHANGES_OF_PAGES] and size < expected:
+        raise ValueError(f"it has {size} of {expected} bytes")
+
+
 class Unusual(Exception):  # noqa: N818 - a state, not a fault
     """A table, or a part of it, is not of the form that is read here."""
 

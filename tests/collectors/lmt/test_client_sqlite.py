@@ -672,6 +672,19 @@ class TestReplacedFiles:
         with pytest.raises(Fatal, match="damaged"):
             means(saved(path), self.window)
 
+    @pytest.mark.parametrize("page_bytes", [512, 4096, 65536])
+    def test_a_copy_whose_last_page_is_cut_is_fatal(self, tmp_path, page_bytes):
+        """SQLite read zeros there, and rows were missing without a word."""
+        path = lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=60))
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA page_size = {page_bytes}")
+            db.execute("VACUUM")
+        whole = path.read_bytes()
+        assert means(saved(path), self.window)
+        path.write_bytes(whole[:-400])
+        with pytest.raises(Fatal, match=f"damaged: it has {len(whole) - 400} of {len(whole)} bytes"):
+            means(saved(path), self.window)
+
     def test_a_file_that_another_process_writes_to_is_waited_for(self, tmp_path, monkeypatch):
         monkeypatch.setattr(client_sqlite, "BUSY_SECONDS", 0.05)
         path = lmt_database.save(tmp_path / "live", lmt_database.tables())
