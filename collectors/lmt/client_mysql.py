@@ -289,7 +289,7 @@ def _rows_select(session: Session, wanted: RowRange) -> str:
 # A server converts what it can, 0 for most texts, and what does not fit wraps around or is cut. So a column that is not of LMT's type is
 # compared before it is converted. Of a FLOAT the server shows six digits, and all of it as a DOUBLE; old ones have no CAST to that.
 def _number(session: Session, table: Table, name: str) -> str:
-    """Return the expression of a BIGINT, NOT_AN_INTEGER for what is none, or of a DOUBLE, NOT_A_NUMBER for what is none."""
+    """Return the expression of a BIGINT, with NOT_AN_INTEGER for other values, or of a DOUBLE, with NOT_A_NUMBER for other values."""
     kind = session.types[table.name][name]
     is_exact = table.exact or name in table.identity
     if kind.startswith(INTEGER_TYPES):

@@ -420,7 +420,7 @@ def _key(name: str, otherwise: float) -> str:
 
 
 def _number(name: str) -> str:
-    """Return the expression of a number, NOT_A_NUMBER for what is none."""
+    """Return the expression of a number, with NOT_A_NUMBER for other values."""
     return f"CASE WHEN {name} IS CAST({name} AS NUMERIC) THEN CAST({name} AS REAL) ELSE {NOT_A_NUMBER!r} END"
 
 
