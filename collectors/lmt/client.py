@@ -40,7 +40,7 @@ class RowRange:
     @property
     def named(self) -> tuple[str, ...]:
         """All columns to select."""
-        return "TS_ID", self.table.key, *self.columns
+        return *self.table.identity[:2], *self.columns
 
     @property
     def rows(self) -> int:
@@ -88,12 +88,16 @@ class Database(Protocol):
     async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
         """Return wanted.named, an array per column: i8 with NULL_INTEGER for NULL if the table is exact, else f8 with NaN.
 
-        Rows of other keys may be included, in any order.
+        What is no such number is NOT_AN_INTEGER, or NOT_A_NUMBER among floats. Rows of other keys may be included, in any order.
         """
         ...
 
     async def stamps_near(self, first: str, last: str) -> str:
         """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet. It spares reading most others."""
+        ...
+
+    async def unplaced(self, table: Table) -> int:
+        """Return how many rows of a finished database are in no range, since their TS_ID is not a number."""
         ...
 
     async def count(self, wanted: RowRange) -> int:

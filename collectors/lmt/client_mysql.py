@@ -17,7 +17,7 @@ from asyncmy.cursors import SSCursor
 from asyncmy.errors import MySQLError, OperationalError
 
 from collectors.lmt import mysql_rows
-from collectors.lmt.datasets import NULL_INTEGER
+from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.client import RowRange, Schema
+    from collectors.lmt.datasets import Table
 
 T = TypeVar("T")
 
@@ -67,11 +68,13 @@ class Server:
 class Session:
     """A connection, and what is constant during its life.
 
-    keyed: tables whose primary key is a component's id and TS_ID; max_joined_bytes: where the server truncates a joined text.
+    types: of the columns of each table, such as "float" and "bigint(20) unsigned"; keyed: tables whose primary key is a component's id and
+    TS_ID; max_joined_bytes: where the server truncates a joined text.
     """
 
     connection: Any
     schema: Schema
+    types: dict[str, dict[str, str]]
     keyed: frozenset[str]
     zone: dt.tzinfo | None
     max_joined_bytes: int
@@ -123,6 +126,10 @@ class Mysql:
     async def stamps_near(self, first: str, last: str) -> str:  # noqa: ARG002 - the condition on TIMESTAMP itself is enough
         """Return TRUE."""
         return "TRUE"
+
+    async def unplaced(self, table: Table) -> int:  # noqa: ARG002 - a column has one type, and a range takes its numbers
+        """Return 0."""
+        return 0
 
     async def count(self, wanted: RowRange) -> int:
         """Return the number of rows."""
@@ -233,19 +240,18 @@ async def _zone_of(session: Session) -> dt.tzinfo | None:
 
 
 async def _describe(connection: Any) -> Session:
-    columns: dict[str, set[str]] = {}
-    of_tables = "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
-    for table, column in await _fetch_all(connection, of_tables):
-        columns.setdefault(table, set()).add(column.upper())
+    types: dict[str, dict[str, str]] = {}
+    of_tables = "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
+    for table, column, kind in await _fetch_all(connection, of_tables):
+        types.setdefault(table, {})[column.upper()] = kind.lower()
     of_keys = "SELECT TABLE_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()"
     by_ts_id = " AND INDEX_NAME = 'PRIMARY' AND SEQ_IN_INDEX = 2 AND COLUMN_NAME = 'TS_ID'"
     keyed = frozenset(table for (table,) in await _fetch_all(connection, of_keys + by_ts_id))
     await connection.query("SET SESSION group_concat_max_len = @@max_allowed_packet")
     of_server = "SELECT @@global.time_zone, @@system_time_zone, @@group_concat_max_len"
     ((setting, system, max_joined_bytes),) = await _fetch_all(connection, of_server)
-    return Session(
-        connection, {table: frozenset(names) for table, names in columns.items()}, keyed, zone(setting, system), max_joined_bytes
-    )
+    schema = {table: frozenset(columns) for table, columns in types.items()}
+    return Session(connection, schema, types, keyed, zone(setting, system), max_joined_bytes)
 
 
 def zone(configured: str, system: str) -> dt.tzinfo | None:
@@ -277,7 +283,30 @@ async def _fetch_rows(session: Session, wanted: RowRange) -> mysql_rows.Rows | N
 
 
 def _rows_select(session: Session, wanted: RowRange) -> str:
-    return f"SELECT {', '.join(wanted.named)}{_from_where(session, wanted)}"
+    return f"SELECT {', '.join(_number(session, wanted.table, name) for name in wanted.named)}{_from_where(session, wanted)}"
+
+
+# A server converts what it can, 0 for most texts, and what does not fit wraps around or is cut. So a column that is not of LMT's type is
+# compared before it is converted. Of a FLOAT the server shows six digits, and all of it as a DOUBLE; old ones have no CAST to that.
+def _number(session: Session, table: Table, name: str) -> str:
+    """Return the expression of a BIGINT, with NOT_AN_INTEGER for other values, or of a DOUBLE, with NOT_A_NUMBER for other values."""
+    kind = session.types[table.name][name]
+    is_exact = table.exact or name in table.identity
+    if kind.startswith(INTEGER_TYPES):
+        return name if not is_exact or not kind.startswith("bigint") or "unsigned" not in kind else _if(f"{name} < 1 << 63", name, SIGNED)
+    if kind.startswith(FLOAT_TYPES):
+        return _if(f"{name} = FLOOR({name}) AND ABS({name}) < 9e18", name, SIGNED) if is_exact else f"{name} + 0E0"
+    return _if(f"{name} REGEXP '{WHOLE}'", name, SIGNED) if is_exact else _if(f"{name} REGEXP '{DECIMAL}'", name, "{} + 0E0")
+
+
+SIGNED = "CAST({} AS SIGNED)"
+INTEGER_TYPES, FLOAT_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint"), ("float", "double")
+WHOLE, DECIMAL = "^ *[-+]?[0-9]{1,19}([.]0*)? *$", "^ *[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)? *$"
+
+
+def _if(condition: str, name: str, converted: str) -> str:
+    otherwise = f"({NOT_AN_INTEGER + 1} - 1)" if converted == SIGNED else repr(NOT_A_NUMBER)
+    return f"IF({condition}, {converted.format(name)}, IF({name} IS NULL, NULL, {otherwise}))"
 
 
 async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
@@ -303,9 +332,9 @@ async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
 # no such key), in the order of its index. That is cheaper for both sides than sending row by row and making so many Python objects.
 def _joined_select(session: Session, wanted: RowRange) -> str:
     group, others = _grouped(session, wanted)
-    null = NULL_INTEGER if wanted.table.exact else "'null'"
-    # The condition on TS_ID leaves no NULL among them.
-    numbers = ", ".join(name if name == "TS_ID" else f"IFNULL({name}, {null})" for name in others)
+    # The condition on TS_ID leaves no NULL among them. CONCAT writes a DOUBLE in full, IFNULL cuts it.
+    form = f"IFNULL({{}}, {NULL_INTEGER})" if wanted.table.exact else "IFNULL(CONCAT({}), 'null')"
+    numbers = ", ".join(name if name == "TS_ID" else form.format(_number(session, wanted.table, name)) for name in others)
     return f"SELECT {group}, COUNT(*), GROUP_CONCAT(CONCAT_WS(',', {numbers})){_from_where(session, wanted)} GROUP BY {group}"
 
 

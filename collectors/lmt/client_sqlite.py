@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import apsw
 import numpy as np
 
-from collectors.lmt.datasets import NULL_INTEGER
-from collectors.lmt.sqlite_pages import PagedFile, PagedTable, Unusual
+from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
+from collectors.lmt.sqlite_pages import PagedFile, PagedTable, Unusual, check_whole
 from collectors.lmt.sqlite_rights import authorize, check_tables_only, restrict
 from tokiod.errors import CollectError, Fatal, Transient
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.client import RowRange, Schema
+    from collectors.lmt.datasets import Table
 
 T = TypeVar("T")
 
@@ -41,7 +42,8 @@ INTERRUPT_RETRY_SECONDS = 0.05
 class Sqlite:
     """The file at `path`, opened by the first call, and again when another file replaced it."""
 
-    local: ClassVar[str] = "datetime(TIMESTAMP)"
+    # What ends with a zone is an instant, not LMT's local time: SQLite would make UTC of it.
+    local: ClassVar[str] = "CASE WHEN substr(TIMESTAMP, 11) NOT GLOB '*[-+Zz]*' THEN datetime(TIMESTAMP) END"
 
     def __init__(self, path: Path, *, finished: bool) -> None:
         self.finished = finished
@@ -72,6 +74,10 @@ class Sqlite:
     async def stamps_near(self, first: str, last: str) -> str:
         """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet, and few others."""
         return await self._run(lambda copy: copy.stamps_near(first, last))
+
+    async def unplaced(self, table: Table) -> int:
+        """Return how many rows of a finished file have a TS_ID that is not a number."""
+        return await self._run(lambda copy: copy.unplaced(table))
 
     async def count(self, wanted: RowRange) -> int:
         """Return how many rows there are."""
@@ -214,6 +220,7 @@ class Copy:
         self._deadline = math.inf
         self._pages: PagedFile | None = None
         self._paged: dict[str, PagedTable | None] = {}
+        self._strange: dict[tuple[str, str], int] = {}
         try:
             restrict(self.db)
             self.db.set_progress_handler(self._is_late, OPCODES_PER_CHECK)
@@ -223,6 +230,7 @@ class Copy:
             self.schema = self._read_schema()
             self.db.authorizer = authorize
             if is_immutable:
+                check_whole(path)
                 self._pages = PagedFile.opened(path, before, self._check_interrupt)
         except BaseException:
             self.close()
@@ -291,7 +299,7 @@ class Copy:
     def _numbers_of_pages(self, wanted: RowRange) -> NDArray[Any] | None:
         """Return the rows without SQLite; None where it can read other rows than its pages have, or needs far fewer of them."""
         try:
-            if (table := self._paged_table(wanted.table.name)) is None:
+            if (table := self._paged_table(wanted.table)) is None:
                 return None
             blocks, rows = table.blocks(wanted.first, wanted.last)
             if self._is_keyed(wanted) and rows > LOOKUP_COST_PAGED_ROWS * (wanted.rows + BLOCK_ROWS):
@@ -304,14 +312,15 @@ class Copy:
             found = found[:, np.isin(found[wanted.named.index("OPERATION_ID")], wanted.operations)]
         return found
 
-    def _paged_table(self, name: str) -> PagedTable | None:
+    def _paged_table(self, table: Table) -> PagedTable | None:
+        name = table.name
         if self._pages is not None and name not in self._paged:
             self._paged[name] = None
             root: Any = self.db.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND upper(name) = ?", (name,)).get
             columns: list[Any] = self.db.execute("SELECT upper(name), pk FROM pragma_table_info(?) ORDER BY cid", (name,)).fetchall()
             # The only column of a key may be another name of the rowid, which no row contains.
             if sum(pk > 0 for _, pk in columns) != 1:
-                self._paged[name] = PagedTable(self._pages, root, [column for column, _ in columns], "TS_ID")
+                self._paged[name] = PagedTable(self._pages, root, [column for column, _ in columns], table.identity)
         return self._paged.get(name)
 
     def stamps_near(self, first: str, last: str) -> str:
@@ -336,13 +345,33 @@ class Copy:
         if not keyed and name in self._without_rowid:
             return [by_time]
         if not keyed or (self._finished and name not in self._without_rowid):
-            ranges = self._block_index(name, "TS_ID", NO_TS_ID).ranges(wanted.first, wanted.last)
+            ranges = self._block_index(name, "CAST(TS_ID AS INTEGER)", NO_TS_ID).ranges(wanted.first, wanted.last)
             if not keyed or sum(end - start for start, end in ranges) <= LOOKUP_COST_ROWS * wanted.rows + BLOCK_ROWS:
                 return [f"rowid BETWEEN {start} AND {end} AND +{by_time}" for start, end in ranges]
         return [f"{wanted.of_keys} AND {by_time}"]
 
     def _is_keyed(self, wanted: RowRange) -> bool:
-        return any(index[:2] == (wanted.table.key, "TS_ID") for index in self._indexes.get(wanted.table.name, []))
+        name, key = wanted.table.name, wanted.table.key
+        return any(index[:2] == (key, "TS_ID") for index in self._indexes.get(name, [])) and not self._not_numbers(wanted.table, key)
+
+    def unplaced(self, table: Table) -> int:
+        """Return how many rows have a TS_ID that is not a number."""
+        return self._not_numbers(table, "TS_ID")
+
+    # No condition on a number selects a text, so rows with one in a key would not be seen, and not be counted.
+    def _not_numbers(self, table: Table, column: str) -> int:
+        """Return how many values of a key of a finished file are not numbers; without a pass over the table where its pages can be read."""
+        if (table.name, column) not in self._strange:
+            sql = f"SELECT count(*) FROM {table.name} WHERE typeof({column}) NOT IN ('integer', 'real')"
+            is_known = not self._finished or self._is_paged(table)
+            self._strange[table.name, column] = 0 if is_known else self.db.execute(sql).get
+        return self._strange[table.name, column]
+
+    def _is_paged(self, table: Table) -> bool:
+        try:
+            return self._paged_table(table) is not None
+        except Unusual:
+            return False
 
     def _block_index(self, name: str, value: str, none: tuple[Any, Any]) -> BlockIndex:
         version = self.db.execute("PRAGMA data_version").get
@@ -363,15 +392,36 @@ class Copy:
         return BlockIndex(start, size, least, greatest)
 
     def _integers(self, wanted: RowRange, where: str) -> NDArray[np.int64]:
-        columns = ", ".join(f"group_concat(ifnull(CAST({name} AS INTEGER), {NULL_INTEGER}))" for name in wanted.named)
+        identity = wanted.table.identity
+        values = (_key(name, NOT_AN_INTEGER) if name in identity else _integer(name) for name in wanted.named)
+        columns = ", ".join(f"group_concat({value})" for value in values)
         sql = f"SELECT {columns} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}"
         (texts,) = self.db.execute(sql)
         return np.array([np.fromstring(text or "", np.int64, sep=",") for text in texts])
 
     def _floats(self, wanted: RowRange, where: str) -> NDArray[np.float64]:
-        sql = f"SELECT {', '.join(wanted.named)} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}"
-        rows = self.db.execute(sql)
+        identity = wanted.table.identity
+        columns = ", ".join(_key(name, NOT_A_NUMBER) if name in identity else _number(name) for name in wanted.named)
+        rows = self.db.execute(f"SELECT {columns} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}")
         return np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, len(wanted.named)).T
+
+
+# A column of SQLite holds values of any type. CAST makes a number of everything, 0 of most texts. A comparison with the result takes a text
+# only if all of it is a number, and no blob: so both are equal where the value has one meaning as a number.
+def _integer(name: str) -> str:
+    """Return the expression of an integer: NULL_INTEGER for NULL, NOT_AN_INTEGER for what is no integer of 64 bits."""
+    cast = f"CAST({name} AS INTEGER)"
+    return f"CASE WHEN {name} IS {cast} THEN ifnull({cast}, {NULL_INTEGER}) ELSE {NOT_AN_INTEGER} END"
+
+
+def _key(name: str, otherwise: float) -> str:
+    """Return the expression of an integer that is never NULL."""
+    return f"CASE WHEN {name} = CAST({name} AS INTEGER) THEN CAST({name} AS INTEGER) ELSE {otherwise!r} END"
+
+
+def _number(name: str) -> str:
+    """Return the expression of a number, with NOT_A_NUMBER for other values."""
+    return f"CASE WHEN {name} IS CAST({name} AS NUMERIC) THEN CAST({name} AS REAL) ELSE {NOT_A_NUMBER!r} END"
 
 
 def _parts(wanted: RowRange) -> Iterator[RowRange]:

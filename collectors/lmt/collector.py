@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -14,7 +13,8 @@ from collectors.lmt.client import RowRange, database
 from collectors.lmt.datasets import NULL_INTEGER, REQUIRED_COLUMNS, TABLES, MdtNames, Table
 from collectors.lmt.parse_inventory import INFO, Info, Inventory, parse_inventory
 from collectors.lmt.parse_timestamps import DAY, HOUR, SHIFT_REACH, LocalTime, seconds, text
-from collectors.lmt.to_batches import Span, batches
+from collectors.lmt.to_batches import Span, batches, not_valid
+from tokiod.dropped import Dropped, escaped
 from tokiod.errors import Fatal, NotYet
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.tasks import started
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from tokiod.collector import Site
 
 UNNAMED = "component without a name"
-NOT_A_NUMBER = NULL_INTEGER
+STRANGE_TS_ID = NULL_INTEGER
+NOT_NUMBERS = {True: "value that is not an integer of 64 bits", False: "value that is not a number"}
+"""By whether it is a column of integers."""
+LOCAL_TIME = "write it as YYYY-MM-DD hh:mm:ss, local time without a zone"
+WRITE_NUMBERS = "write a number or NULL into the row"
 STOPPED_SECONDS, STOPPED_LONG_AGO_SECONDS = 600, 10
 """How long a database must have had no new TS_ID until the newest one is complete; and if that is more than a day old by the clock here.
 
@@ -70,7 +74,8 @@ def connected(config: Config, site: Site) -> Lmt:
 
 # Rows of a TS_ID may arrive until LMT has begun the next TS_ID, and a row that misses it gets the next one. So a window is complete once
 # there is a TS_ID at its end or later, and then it never changes. Of a database that has stopped, the newest TS_ID is complete too.
-# Data are queried by ranges of TS_IDs only: LMT never deletes rows, and a join over time stamps would take its server minutes.
+# LMT itself deletes nothing. Sites do, from tables of data but not from TIMESTAMP_INFO: then steps without rows are counted.
+# Data are queried by ranges of TS_IDs only: a join over time stamps would take the server minutes.
 class Lmt:
     """The collector of an LMT database."""
 
@@ -85,6 +90,7 @@ class Lmt:
         self._database = database
         self._options = options
         self._is_complete = False
+        self._is_noted = False
         self._info: Info = {}
         self._inventory: Inventory
         self._shown_of: tuple[int, int] | None = None
@@ -100,29 +106,32 @@ class Lmt:
         local = await self._local_time()
         is_at_end = await self._check_complete(window, local)
         inventory = await self._read_inventory(schema)
-        dropped = Counter({UNNAMED: inventory.unnamed})
+        dropped = Dropped()
+        dropped.add(UNNAMED, inventory.unnamed)
         span = await self._span(window, local, dropped)
         async with started(self._numbers(table, _present(table, schema), inventory, span) for table in TABLES) as tasks:
             found: list[Batch] = []
             for table, numbers in zip(TABLES, tasks, strict=True):
-                found += batches(table, await numbers, span, inventory)
+                found += batches(table, await self._valid(table, await numbers, dropped), span, inventory, dropped)
+        await self._note_once(schema, inventory, dropped)
         # Counted, so that it is counted again later: a server that stood still may go on with the same TS_ID.
-        return WindowData(found, await self.count(window) if is_at_end else None, +dropped)
+        return WindowData(found, await self.count(window) if is_at_end else None, dropped.counts, why=dropped.why)
 
     async def rows(self, window: Window) -> RawRows:
         """Return the rows that collect() reads. Raises as that does."""
         schema, local = await self._schema(), await self._local_time()
         await self._check_complete(window, local)
         inventory = await self._read_inventory(schema)
-        span = await self._span(window, local, Counter())
+        span = await self._span(window, local, Dropped())
         async with started(self._numbers(table, _present(table, schema), inventory, span) for table in TABLES) as tasks:
-            return RawRows(span, dict(self._info), {table.name: await numbers for table, numbers in zip(TABLES, tasks, strict=True)})
+            found = {table.name: await self._valid(table, await numbers, Dropped()) for table, numbers in zip(TABLES, tasks, strict=True)}
+        return RawRows(span, dict(self._info), found)
 
     async def count(self, window: Window) -> int | None:
         """Return the number of rows of the window's TS_IDs."""
         schema = await self._schema()
         inventory = await self._read_inventory(schema)
-        span = await self._span(window, await self._local_time(), Counter())
+        span = await self._span(window, await self._local_time(), Dropped())
         return sum([await self._database.count(wanted) for table in TABLES for wanted in _row_ranges(table, (), inventory, span)])
 
     async def spans(self) -> list[Window]:
@@ -165,18 +174,21 @@ class Lmt:
         """
         if self._is_complete:
             return False
-        found = await self._database.select(f"SELECT {self._database.local}, TS_ID FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1")
-        newest = found[0] if found and found[0][0] is not None else ()
+        shown = self._database.local
+        found = await self._database.select(
+            f"SELECT {shown}, TS_ID FROM TIMESTAMP_INFO WHERE {shown} IS NOT NULL ORDER BY TS_ID DESC LIMIT 1"
+        )
+        newest = found[0] if found else ()
         if newest != self._newest:
             self._newest, self._newest_since = newest, self._site.clock.monotonic()
         if not newest:
-            text = f"{self._database} has no time stamps: is LMT's cerebrod filling it?"
+            text = await self._without_stamps()
             raise Fatal(text) if self._database.finished else NotYet(text, 0 if self._has_stopped(0) else None)
         guess = local.instant(int(seconds(newest[:1])[0]))
         self._is_complete = self._database.finished
         if self._is_complete or guess - SHIFT_REACH >= window.end:
             return False
-        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Counter())
+        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Dropped())
         reached = int(times[-1])
         ended_at = self._site.calendar.window(reached, self.step).end if self._has_stopped(reached) else None
         if window.end > (reached if ended_at is None else ended_at):
@@ -191,24 +203,24 @@ class Lmt:
         needed = STOPPED_LONG_AGO_SECONDS if clock.time() - reached > DAY else STOPPED_SECONDS
         return clock.monotonic() - self._newest_since >= needed
 
-    async def _span(self, window: Window, local: LocalTime, dropped: Counter[str]) -> Span:
+    async def _span(self, window: Window, local: LocalTime, dropped: Dropped) -> Span:
         ts_ids, times = await self._stamps(window, local, dropped)
         inside = (times >= window.start) & (times < window.end)
         return Span(window, self._options.step, ts_ids[inside], times[inside])
 
-    async def _stamps(self, window: Window, local: LocalTime, dropped: Counter[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    async def _stamps(self, window: Window, local: LocalTime, dropped: Dropped) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return TS_IDs around a window and their instants. SQLite keeps the bits of a damaged copy, of any type."""
         first, last = local.bounds(window)
         ts_ids, shown = await self._local_stamps(first, last)
         inside = (shown >= first) & (shown < last)
         ts_ids, shown = ts_ids[inside], shown[inside]
-        is_number = ts_ids != NOT_A_NUMBER
+        is_number = ts_ids != STRANGE_TS_ID
         if not is_number.all():
-            dropped["TS_ID that is not a number"] += int((~is_number).sum())
+            dropped.add("TS_ID that is not a number", int((~is_number).sum()), f"TIMESTAMP_INFO of {text(int(shown[~is_number][0]))}")
         return ts_ids[is_number], local.epochs(shown[is_number], window)
 
     async def _local_stamps(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return TS_IDs and local times of [first, last), or of more, by TS_ID; NOT_A_NUMBER for a TS_ID that is not one.
+        """Return TS_IDs and local times of [first, last), or of more, by TS_ID; STRANGE_TS_ID for one that is not a number.
 
         No index finds a time in a copy: those of whole days are read at once, and kept for the windows that follow.
         """
@@ -227,7 +239,7 @@ class Lmt:
             f" AND TIMESTAMP >= '{text(first)[:10]}' AND TIMESTAMP < '{text(last + DAY)[:10]}'"
             f" AND {shown} >= '{text(first)}' AND {shown} < '{text(last)}' ORDER BY TS_ID"
         )
-        ts_ids = [row[0] if isinstance(row[0], int) else NOT_A_NUMBER for row in rows]
+        ts_ids = [row[0] if isinstance(row[0], int) else STRANGE_TS_ID for row in rows]
         return np.array(ts_ids, np.int64), seconds([row[1] for row in rows])
 
     async def _numbers(self, table: Table, columns: tuple[str, ...], inventory: Inventory, span: Span) -> dict[str, NDArray[Any]]:
@@ -237,6 +249,57 @@ class Lmt:
         if len(parts) == 1:
             return dict(zip(names, parts[0], strict=True))
         return {name: np.concatenate(arrays) for name, *arrays in zip(names, *parts, strict=True)}
+
+    async def _valid(self, table: Table, numbers: dict[str, NDArray[Any]], dropped: Dropped) -> dict[str, NDArray[Any]]:
+        """Return the rows of a table with NULL for what is not a number, which is counted, with the first one as an example."""
+        found = dict(numbers)
+        for name, values in numbers.items():
+            if (strange := not_valid(values)) is None:
+                continue
+            found[name] = np.where(strange, NULL_INTEGER if values.dtype == np.int64 else np.nan, values)
+            row = int(strange.argmax())
+            identity = {key: int(numbers[key][row]) for key in table.identity}
+            example = f"{table.place(identity['TS_ID'], identity[table.key], name)}: {await self._stored(table, name, identity)}"
+            is_integer = table.exact or name in table.identity
+            dropped.add(NOT_NUMBERS[is_integer], int(np.count_nonzero(strange)), example, WRITE_NUMBERS)
+        return found
+
+    async def _stored(self, table: Table, column: str, identity: dict[str, int]) -> str:
+        """Return what a database holds where a number belongs; of several rows, the first one that is not an integer."""
+        if column in identity:
+            return ""
+        rows = await self._database.select(
+            f"SELECT {column} FROM {table.name} WHERE {' AND '.join(f'{name} = {number}' for name, number in identity.items())}"
+        )
+        return next(
+            (str(value) for (value,) in rows if value is not None and not (table.exact and isinstance(value, int) and value < 2**63)), ""
+        )
+
+    async def _note_once(self, schema: Schema, inventory: Inventory, dropped: Dropped) -> None:
+        """Count what concerns no window, but the whole database, with the first one."""
+        if self._is_noted:
+            return
+        self._is_noted = True
+        for place in _lacking(schema, inventory):
+            dropped.add("missing column or operation", 1, place, "its datasets have no cells")
+        await self._note_stamps(dropped)
+        if self._database.finished:
+            for table in TABLES:
+                dropped.add("TS_ID that is not a number", await self._database.unplaced(table), table.name, "write a number into the rows")
+
+    async def _without_stamps(self) -> str:
+        """Return why a database has no time stamps."""
+        rows = await self._database.select("SELECT TIMESTAMP FROM TIMESTAMP_INFO LIMIT 1")
+        if not rows:
+            return f"{self._database} has no time stamps: is LMT's cerebrod filling it?"
+        return f'{self._database} has no time stamp that is a local time, but "{escaped(str(rows[0][0]))}" in TIMESTAMP_INFO: {LOCAL_TIME}'
+
+    async def _note_stamps(self, dropped: Dropped) -> None:
+        if self._database.local == "TIMESTAMP":
+            return  # a server has no others
+        sql = f"SELECT count(*), min(TS_ID), min(TIMESTAMP) FROM TIMESTAMP_INFO WHERE {self._database.local} IS NULL"
+        ((count, ts_id, shown),) = await self._database.select(sql)
+        dropped.add("time stamp that is not a local time", count, f"TS_ID {ts_id}: {shown}", LOCAL_TIME)
 
     async def _read_inventory(self, schema: Schema) -> Inventory:
         rows: Info = {}
@@ -252,6 +315,14 @@ class Lmt:
 
 def _present(table: Table, schema: Schema) -> tuple[str, ...]:
     return tuple(column for column in table.columns if column in schema[table.name])
+
+
+def _lacking(schema: Schema, inventory: Inventory) -> Iterator[str]:
+    """Yield the columns and operations without which datasets have no cells."""
+    for table in TABLES:
+        needed = {column for quantity in table.quantities if not quantity.optional for column in quantity.columns}
+        yield from (f"{table.name}.{column}" for column in sorted(needed - schema[table.name]))
+    yield from (f"{name} in OPERATION_INFO" for name, numbers in inventory.operations.items() if not numbers)
 
 
 def _row_ranges(table: Table, columns: tuple[str, ...], inventory: Inventory, span: Span) -> Iterator[RowRange]:

@@ -22,6 +22,10 @@ MdtNames = Literal["mdt", "host"]
 
 NULL_INTEGER = -(2**63 - 1)
 """NULL among integers. Running sums exceed 2^53, so they never pass through a float."""
+NOT_AN_INTEGER = -(2**63)
+"""A value that is not an integer of 64 bits, among integers. It is the least one, so that one pass finds it."""
+NOT_A_NUMBER = 1.7976931348623157e308
+"""A value that is not a number, among floats: the greatest one, as infinity has no literal in SQL."""
 
 OPERATIONS = {
     "open": "opens",
@@ -65,8 +69,21 @@ class Table(msgspec.Struct, frozen=True):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read in addition to TS_ID and key."""
-        selector = ("OPERATION_ID",) if self.by_operation else ()
-        return selector + tuple(dict.fromkeys(column for quantity in self.quantities for column in quantity.columns))
+        return self.identity[2:] + tuple(dict.fromkeys(column for quantity in self.quantities for column in quantity.columns))
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that say which row it is: integers in all tables."""
+        return "TS_ID", self.key, *(("OPERATION_ID",) if self.by_operation else ())
+
+    @property
+    def info(self) -> str:
+        """The table that lists its components."""
+        return self.key.replace("_ID", "_INFO")
+
+    def place(self, ts_id: int, identity: int, column: str = "") -> str:
+        """Return where a row is, for a person."""
+        return f"{self.name}{column and '.'}{column} of {self.key} {identity}, TS_ID {ts_id}"
 
     @property
     def by_operation(self) -> bool:

@@ -161,34 +161,4 @@ def _numbers(run: _Run, place: int, *, exact: bool) -> NDArray[Any]:
     if place not in run.present:
         return np.full(sum(map(len, run.parts)), NULL_INTEGER if exact else np.nan)
     value = np.concatenate([part[str(place)] for part in run.parts])
-    if exact:
-        return value.astype(np.int64)
-    return six_digits(value) if value.dtype == np.float32 else value.astype(np.float64)
-
-
-DIGITS = 6
-LEAST, MOST = 1e-6, 1e15
-"""Between them, a float32 times the power of ten that makes it an integer of six digits is a float64, exactly."""
-
-POWERS = np.array([10.0**exponent for exponent in range(DIGITS + 16)])
-
-
-def six_digits(value: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return what the six digits mean that a server prints of a FLOAT: in a file they are the same, however they came."""
-    wide = value.astype(np.float64)
-    size = np.abs(wide)
-    is_easy = (size >= LEAST) & (size < MOST)
-    # Next to a power of ten the logarithm may be that of the other side: then there is a digit less, or one more.
-    decimals = DIGITS - 1 - np.floor(np.log10(np.where(is_easy, size, 1.0))).astype(np.int64)
-    found, digits = _rounded(np.where(is_easy, wide, 0.0), decimals)
-    is_easy &= (digits >= 10 ** (DIGITS - 1)) & (digits < 10**DIGITS)
-    for place in np.flatnonzero(~is_easy & (size != 0)).tolist():
-        found[place] = float(f"{wide[place]:.{DIGITS}g}")
-    return np.where(size == 0, wide, found)
-
-
-def _rounded(wide: NDArray[np.float64], decimals: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return numbers rounded to so many decimals, and their digits as an integer."""
-    up, down = POWERS[np.maximum(decimals, 0)], POWERS[np.maximum(-decimals, 0)]
-    digits = np.rint(wide * up / down)
-    return digits * down / up, np.abs(digits)
+    return value.astype(np.int64 if exact else np.float64)

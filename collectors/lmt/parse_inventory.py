@@ -71,7 +71,10 @@ def _is_name(name: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The components of one file system, and the ids of the operations that have a dataset, by LMT's names."""
+    """The components of one file system, and the ids of the operations that have a dataset, by LMT's names.
+
+    listed: by roster, the ids of all components with a name, other file systems' too.
+    """
 
     filesystem: str
     osts: Roster
@@ -79,6 +82,7 @@ class Inventory:
     mdss: Roster
     mdts: Roster
     operations: dict[str, tuple[int, ...]]
+    listed: dict[str, list[int]]
 
     @property
     def unnamed(self) -> int:
@@ -97,6 +101,12 @@ def parse_inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inve
     foreign = {oss for _, oss, _ in rows["OST_INFO"]} - served
     osss = [(oss, host) for oss, of, host in rows["OSS_INFO"] if oss in served or (oss not in foreign and chosen.has_id(of))]
     mdss = [(mds, mdt, host) for mds, of, mdt, host in rows["MDS_INFO"] if chosen.owns(mdt, of)]
+    everywhere = {
+        "osts": ((ost, name) for ost, _, name in rows["OST_INFO"]),
+        "osss": ((oss, host) for oss, _, host in rows["OSS_INFO"]),
+        "mdss": ((mds, host) for mds, _, _, host in rows["MDS_INFO"]),
+        "mdts": ((mds, host if mdt_names == "host" else mdt) for mds, _, mdt, host in rows["MDS_INFO"]),
+    }
     return Inventory(
         chosen.name,
         Roster(osts),
@@ -104,6 +114,7 @@ def parse_inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inve
         Roster((mds, host) for mds, _, host in mdss),
         Roster((mds, host if mdt_names == "host" else mdt) for mds, mdt, host in mdss),
         _operations(rows["OPERATION_INFO"]),
+        {roster: [identity for identity, name in components if name and _is_name(name)] for roster, components in everywhere.items()},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +10,7 @@ from collectors.lmt.client_sqlite import Sqlite
 from collectors.lmt.collector import Lmt, Options
 from collectors.lmt.config import url_faults
 from collectors.lmt.to_batches import merged
+from tokiod.dropped import Dropped
 from tokiod.errors import TokiodError
 from tokiod.sample_spans import joined
 from tokiod.window_data import WindowData
@@ -72,11 +72,13 @@ class Copies:
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset."""
         found = [await copy.collect(window) for copy in self._copies]
-        dropped = sum((Counter(data.dropped) for data in found), Counter[str]())
+        dropped = Dropped()
+        for data in reversed(found):
+            dropped.note(data.dropped, data.why)
         parts: dict[str, list[Batch]] = {}
         for batch in (batch for data in found for batch in data.batches):
             parts.setdefault(batch.dataset, []).append(batch)
-        return WindowData([merged(some, window) for some in parts.values()], None, dropped)
+        return WindowData([merged(some, window) for some in parts.values()], None, dropped.counts, why=dropped.why)
 
     async def count(self, window: Window) -> int | None:
         """Return the number of rows of all copies."""

@@ -47,6 +47,20 @@ SHIFTS = 64 - 8 * BYTES.astype(np.int64)
 """By serial type: the length of the value, and what its bits lack of 64."""
 
 
+CHANGES, PAGES, CHANGES_OF_PAGES = slice(24, 28), slice(28, 32), slice(92, 96)
+"""Of the header: a number that each change increases; how many pages there are, if the change is that which wrote the number of pages."""
+
+
+def check_whole(path: Path) -> None:
+    """Raise ValueError for a file that is shorter than its header says. SQLite reads the rest of a page that was cut as zeros."""
+    with path.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    expected = int.from_bytes(header[PAGES], "big") * PAGE_BYTES.get(header[16:18], 0)
+    if header[CHANGES] == header[CHANGES_OF_PAGES] and size < expected:
+        raise ValueError(f"it has {size} of {expected} bytes")
+
+
 class Unusual(Exception):  # noqa: N818 - a state, not a fault
     """A table, or a part of it, is not of the form that is read here."""
 
@@ -110,15 +124,16 @@ class PagedFile:
 
 
 class PagedTable:
-    """A table: its leaves, in the order of its rows, and which values of the column `indexed` are in each block of leaves.
+    """A table: its leaves, in the order of its rows, and which values of an indexed column are in each block of leaves.
 
-    columns: all of the table, in its order. Raises Unusual, OSError, and what the file's check raises.
+    columns: all of the table, in its order; identity: the indexed one, and others that hold integers in all rows. Raises Unusual, OSError,
+    and what the file's check raises.
     """
 
-    def __init__(self, file: PagedFile, root: int, columns: Sequence[str], indexed: str) -> None:
+    def __init__(self, file: PagedFile, root: int, columns: Sequence[str], identity: Sequence[str]) -> None:
         self._file = file
         self._columns = list(columns)
-        self._indexed = self._columns.index(indexed)
+        self._indexed, *self._integers = (self._columns.index(name) for name in identity)
         self._leaves = _leaves(file, root)
         self._block = -(-len(self._leaves) // MAX_BLOCKS)
         counts, least, greatest = (np.concatenate(part) for part in zip(*self._edges(), strict=True))
@@ -129,10 +144,11 @@ class PagedTable:
     def _edges(self) -> Iterator[tuple[Places, Places, Places]]:
         """Yield the number of rows of each leaf, and the edges of the indexed column; of an empty leaf edges that hold nothing."""
         for memory, starts in self._file.chunks(self._leaves):
-            records = _Records.read(memory, starts, self._file.usable, len(self._columns), self._indexed + 1)
+            wanted = max((self._indexed, *self._integers)) + 1
+            records = _Records.read(memory, starts, self._file.usable, len(self._columns), wanted)
             value, counts = records.integers(self._indexed), records.counts
             least, greatest = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), np.iinfo(np.int64).min)
-            if (value == NULL_INTEGER).any():
+            if (value == NULL_INTEGER).any() or not all(map(records.is_integer, self._integers)):
                 raise Unusual
             if len(value):
                 filled, begin = counts > 0, np.cumsum(counts) - counts
@@ -241,6 +257,11 @@ class _Records:
         is_run = len(found) and found[-1] - found[0] + 1 == len(found)
         some = slice(int(found[0]), int(found[-1]) + 1) if is_run else found
         return _Records(self.memory, self.counts, self._types[:, some], [(places[some], more) for places, more in self._ends])
+
+    def is_integer(self, column: int) -> bool:
+        """Return whether all values of a column are integers."""
+        types = self._types[column]
+        return not len(types) or (int(types.min()) > NULL and int(types.max()) < FIRST_RESERVED and not (types == FLOAT).any())
 
     def integers(self, column: int) -> NDArray[np.int64]:
         """Return a column of integers, NULL_INTEGER for NULL."""

@@ -18,7 +18,7 @@ MAX_VALUE_BYTES = 16 << 20
 MAX_SCHEMA_ENTRIES = 1000
 
 PRAGMAS = frozenset({"data_version", "table_info", "table_list", "index_list", "index_info"})
-FUNCTIONS = frozenset({"min", "max", "count", "substr", "datetime", "group_concat", "ifnull", "coalesce", "upper"})
+FUNCTIONS = frozenset({"min", "max", "count", "substr", "datetime", "group_concat", "ifnull", "coalesce", "upper", "typeof", "glob"})
 READABLE = frozenset(
     {"SQLITE_MASTER", "SQLITE_SCHEMA", *INFO, *REQUIRED_COLUMNS, *(table.name for table in TABLES)}
     | {f"PRAGMA_{name.upper()}" for name in PRAGMAS}

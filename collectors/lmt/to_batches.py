@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from collectors.lmt.datasets import NULL_INTEGER
+from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
 from collectors.lmt.parse_inventory import places
 from tokiod.batch import Batch
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
     from collectors.lmt.datasets import Quantity, Table
     from collectors.lmt.parse_inventory import Inventory, Roster
+    from tokiod.dropped import Dropped
     from tokiod.window import Window
+
+IMPLAUSIBLE = "implausible"
+LARGEST_PART = 2**61
+"""Of a sum: what is larger was corrupted, and int64 has no room for four of them."""
+ROWS_DELETED = "its rows were deleted, or never written: copy them from a backup, then backfill"
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,13 @@ class Span:
         """Return the row of each TS_ID, counted from the window's start, -1 for a TS_ID of another window."""
         place, known = places(self.ts_ids, ts_ids)
         return np.asarray(self._rows[place]) if known.all() else np.where(known, self._rows[place], -1)
+
+    @cached_property
+    def has_ts_id(self) -> NDArray[np.bool_]:
+        """Which rows have a TS_ID."""
+        found = np.zeros(self.rows, bool)
+        found[self._rows] = True
+        return found
 
     @cached_property
     def row_times(self) -> NDArray[np.int64]:
@@ -89,9 +103,25 @@ class Rows:
         row, column = self.span.row_of(self.ts_ids), self.roster.columns(self.ids)
         return np.where((row >= 0) & (column >= 0), row * len(self.roster.names) + column, -1)
 
-    def batch(self, quantity: Quantity, chosen: NDArray[np.bool_] | None) -> Batch:
+    def note_absent(self, table: Table, listed: Sequence[int], dropped: Dropped) -> None:
+        """Count the steps that have a TS_ID, but no row, and the rows of components that no table lists."""
+        if self._order is not None or not self.roster.names:
+            return
+        absent = self.span.has_ts_id.copy()
+        absent[self.cell[self.cell >= 0] // len(self.roster.names)] = False
+        first = iso(int(self.span.row_times[absent.argmax()]))
+        dropped.add(f"step without a row of {table.name}", int(np.count_nonzero(absent)), f"the step of {first}", ROWS_DELETED)
+        unknown = np.flatnonzero((self.cell < 0) & _present(self.ids))
+        unknown = unknown[(self.span.row_of(self.ts_ids[unknown]) >= 0) & ~np.isin(self.ids[unknown], listed)]
+        if len(unknown):
+            dropped.add("row of an unlisted component", len(unknown), table.place(*self._identity(unknown[0])), f"list it in {table.info}")
+
+    def _identity(self, row: int) -> tuple[int, int]:
+        return int(self.ts_ids[row]), int(self.ids[row])
+
+    def batch(self, quantity: Quantity, chosen: NDArray[np.bool_] | None, dropped: Dropped) -> Batch:
         """Return the cells of a dataset, row by row. chosen: which rows belong to it, None for all."""
-        value = _total([self.values[column] for column in quantity.columns if column in self.values], len(quantity.columns))
+        value = self._total(quantity, dropped)
         grid = self._grid(value, chosen) if value is not None else np.full(0, NULL_INTEGER)
         present = _present(grid)
         if quantity.form == "gauge":
@@ -101,6 +131,23 @@ class Rows:
             filled = np.flatnonzero(present)
             grid, time, column = grid[filled], time[filled], column[filled]
         return Batch(quantity.dataset, quantity.form, self.span.step, self.roster.names, time, column, grid)
+
+    # Nothing shows later that a part of a sum was wrong. As unsigned numbers those below 0, and NULL, are above all others.
+    def _total(self, quantity: Quantity, dropped: Dropped) -> NDArray[Any] | None:
+        """Return the sum of columns, NULL where one is NULL or implausible; None if a column is missing from the table."""
+        columns = [self.values[name] for name in quantity.columns if name in self.values]
+        if len(columns) < len(quantity.columns):
+            return None
+        if len(columns) == 1:
+            return columns[0]
+        total: NDArray[np.int64] = np.sum(columns, axis=0)
+        strange = np.any([column.view(np.uint64) > LARGEST_PART for column in columns], axis=0)
+        if strange.any():
+            total[strange] = NULL_INTEGER
+            wrong = np.flatnonzero(strange & np.all([_present(column) for column in columns], axis=0) & (self.cell >= 0))
+            parts = " + ".join(str(column[wrong[0]]) for column in columns) if len(wrong) else ""
+            dropped.add(IMPLAUSIBLE, len(wrong), f"{parts} in {quantity.dataset}")
+        return total
 
     @cached_property
     def _dense(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
@@ -123,18 +170,19 @@ class Rows:
         return grid
 
 
-def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, inventory: Inventory) -> Iterator[Batch]:
+def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, inventory: Inventory, dropped: Dropped) -> Iterator[Batch]:
     """Yield a batch per dataset of a table.
 
     numbers: TS_ID, the table's key, and those of its columns that the database has; i8[n] or f8[n], n rows in any order.
     """
     rows = Rows(span, getattr(inventory, table.roster), numbers["TS_ID"], numbers[table.key], numbers)
+    rows.note_absent(table, inventory.listed[table.roster], dropped)
     for quantity in table.quantities:
         if quantity.optional and not numbers.keys() >= set(quantity.columns):
             continue
         operation = quantity.operation
         chosen = _is_one_of(numbers["OPERATION_ID"], inventory.operations[operation]) if operation else None
-        yield rows.batch(quantity, chosen)
+        yield rows.batch(quantity, chosen, dropped)
 
 
 def _is_one_of(numbers: NDArray[Any], wanted: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -146,14 +194,12 @@ def _present(values: NDArray[Any]) -> NDArray[np.bool_]:
     return present
 
 
-def _total(columns: list[NDArray[Any]], count: int) -> NDArray[Any] | None:
-    """Return the sum of columns, NULL where one is NULL; None if a column is missing from the table."""
-    if len(columns) < count:
-        return None
-    first, *others = columns
-    for other in others:
-        first = np.where(_present(first) & _present(other), first + other, NULL_INTEGER)
-    return first
+def not_valid(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Return where there is no number, None for nowhere: the usual case, which takes a pass."""
+    if values.dtype == np.int64:
+        return values == NOT_AN_INTEGER if len(values) and values.min() == NOT_AN_INTEGER else None
+    strange: NDArray[np.bool_] = np.abs(values) >= NOT_A_NUMBER
+    return strange if strange.any() else None
 
 
 def merged(batches: Sequence[Batch], window: Window) -> Batch:

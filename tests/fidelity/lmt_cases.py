@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -41,7 +42,10 @@ FIELDS = {"datatargets/readbytes": ("OST_DATA", 2), "datatargets/writebytes": ("
 
 @dataclass
 class Case(SpanCase):
-    """A database, and the span [start, end) of a file of it. step: of the file's rows. is_over_midnight: over the first of two days."""
+    """A database, and the span [start, end) of a file of it. step: of the file's rows. is_over_midnight: over the first of two days.
+
+    pytokio's copy has six digits of each FLOAT, as a server shows it; tokiod reads all that the server stores.
+    """
 
     is_over_midnight: bool
     tables: dict[str, list[tuple]] = field(repr=False)
@@ -55,6 +59,7 @@ class Case(SpanCase):
             MIDNIGHT - 5 * rng.randrange(20, 50) if is_over_midnight else lmt.START + 5 * rng.randrange(1000),
         )
         tables = _with_faults(rng, lmt.tables(steps, osts=6, mdts=rng.choice((1, 1, 2)), start=begin))
+        tables["OSS_DATA"] = [(*row[:2], *(_stored(value / 3) for value in row[2:])) for row in tables["OSS_DATA"]]
         tables["MDS_INFO"] = [(number, 1, name, f"mds{number}", disk) for number, _, name, _, disk in tables["MDS_INFO"]]
         if is_over_midnight:
             return cls(number, begin, begin + 5 * (steps - 5), 5, True, tables)
@@ -63,8 +68,10 @@ class Case(SpanCase):
         return cls(number, start, start + step * ((5 * steps - 200) // step), step, False, tables)
 
     def write(self, directory: Path) -> None:
-        """Write the database."""
+        """Write the database, as it is and as a server shows it."""
         lmt.save(directory / f"{self.number}.sqlite3", self.tables)
+        shown = [(*row[:2], *map(_six_digits, row[2:])) for row in self.tables["OSS_DATA"]]
+        lmt.save(directory / f"{self.number}-shown.sqlite3", self.tables | {"OSS_DATA": shown})
 
     def spans(self) -> list[Window]:
         """Return the spans of pytokio's files: it archives each day by itself."""
@@ -76,7 +83,7 @@ class Case(SpanCase):
         """Return the commands of pytokio."""
         path, step = str(directory / f"{self.number}"), ["--timestep", str(self.step)]
         return [
-            (KIND, ["-i", f"{path}.sqlite3", "-o", f"{path}-{part}.theirs", *step, *local_span(span.start, span.end)])
+            (KIND, ["-i", f"{path}-shown.sqlite3", "-o", f"{path}-{part}.theirs", *step, *local_span(span.start, span.end)])
             for part, span in enumerate(self.spans())
         ]
 
@@ -90,6 +97,8 @@ class Case(SpanCase):
                 counts["equal"] += sum(1 for time, value in there.items() if here.get(time) == value)
                 if dataset.startswith(("datatargets/", "mdtargets/")):
                     errors += self._explained(span, (dataset, column), here, there, counts)
+                elif dataset.startswith("dataservers/") and {time: _six_digits(value) for time, value in here.items()} == there:
+                    counts["six digits"] += sum(1 for time, value in there.items() if here[time] != value)
                 elif here != there:
                     errors.append(f"{dataset} {column}: {sorted(here.items() ^ there.items())[:3]}")
         return counts, errors
@@ -164,6 +173,15 @@ class Case(SpanCase):
             return [(names[row[0]], row[1], row[place]) for row in self.tables[table]]
         operations, hosts = {row[0]: row[1] for row in self.tables["OPERATION_INFO"]}, {row[0]: row[3] for row in self.tables["MDS_INFO"]}
         return [(hosts[row[0]], row[1], row[3]) for row in self.tables["MDS_OPS_DATA"] if lmt.DATASETS.get(operations[row[2]]) == dataset]
+
+
+def _stored(number: float) -> float:
+    """Return a number as a FLOAT stores it."""
+    return float(struct.unpack("f", struct.pack("f", number))[0])
+
+
+def _six_digits(number: float) -> float:
+    return float(f"{number:.6g}")
 
 
 def _within(span: Window, cells: dict[int, float]) -> dict[int, float]:

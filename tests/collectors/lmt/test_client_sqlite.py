@@ -27,6 +27,7 @@ from collectors.lmt.client import RowRange
 from collectors.lmt.client_sqlite import BlockIndex, Copy
 from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
+from tokiod.dropped import Why, escaped
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
@@ -208,6 +209,210 @@ def test_a_ts_id_that_is_not_a_number_is_dropped_and_counted_and_the_rest_is_rea
     content["TIMESTAMP_INFO"] = [row for row in content["TIMESTAMP_INFO"] if row[0] != FIRST + 1]
     assert found == lmt_database.meaning(content, window)
     assert data.dropped == {"TS_ID that is not a number": 1}
+
+
+NO_INTEGER, NO_NUMBER = "value that is not an integer of 64 bits", "value that is not a number"
+WHERE = f"1, TS_ID {FIRST + 1}"
+
+
+@pytest.mark.parametrize("keys", ["primary", "none"])
+@pytest.mark.parametrize("opened", [saved, live])
+@pytest.mark.parametrize(
+    "value", [1.2e19, 1e30, 7.5, float("inf"), "text", "", "12 GB", "1,5", "0x10", str(2**63), b"\x00\x88", b"12", -(2**63)]
+)
+def test_what_is_no_integer_of_64_bits_is_missing_and_counted(tmp_path, opened, keys, value):
+    """Each became a cell: 0, or the largest integer."""
+    content = lmt_database.tables(steps=5)
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    window = Window(START, START + 15)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE OST_DATA SET READ_BYTES = ?, KBYTES_FREE = ? WHERE OST_ID = 1 AND TS_ID = ?", (value, value, FIRST + 1))
+        db.execute("UPDATE MDS_OPS_DATA SET SAMPLES = ? WHERE OPERATION_ID = 80 AND TS_ID = ?", (value, FIRST + 1))
+    data = within(opened(path), lambda c: c.collect(window))
+    for table, changed in (("OST_DATA", (2, 5)), ("MDS_OPS_DATA", (3,))):
+        for place in changed:
+            is_it = {"OST_DATA": lambda row: row[0] == 1, "MDS_OPS_DATA": lambda row: row[2] == 80}[table]
+            content[table] = [
+                (*row[:place], None, *row[place + 1 :]) if row[1] == FIRST + 1 and is_it(row) else row for row in content[table]
+            ]
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {NO_INTEGER: 4}
+    shown = "" if isinstance(value, int) else str(value)
+    assert data.why == {NO_INTEGER: Why(escaped(f"OST_DATA.READ_BYTES of OST_ID {WHERE}: {shown}"), "write a number or NULL into the row")}
+
+
+@pytest.mark.parametrize("keys", ["primary", "none"])
+@pytest.mark.parametrize("value", ["text", "", "n/a", "1,5", b"12", float("inf"), -float("inf")])
+def test_what_is_no_number_is_missing_and_counted_and_the_rest_is_read(tmp_path, keys, value):
+    """A text refused the whole file."""
+    content = lmt_database.tables(steps=5)
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    window = Window(START, START + 20)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE OSS_DATA SET PCT_CPU = ? WHERE OSS_ID = 1 AND TS_ID = ?", (value, FIRST + 1))
+    data = within(saved(path), lambda c: c.collect(window))
+    content["OSS_DATA"] = [(*row[:2], None, row[3]) if row[:2] == (1, FIRST + 1) else row for row in content["OSS_DATA"]]
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {NO_NUMBER: 1}
+    assert data.why[NO_NUMBER].example == escaped(f"OSS_DATA.PCT_CPU of OSS_ID {WHERE}: {value}")
+
+
+@pytest.mark.parametrize("keys", ["primary", "none"])
+def test_a_number_that_is_written_as_text_or_as_a_float_is_that_number(tmp_path, keys):
+    content = lmt_database.tables(steps=5)
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    window = Window(START, START + 20)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE OST_DATA SET WRITE_BYTES = CAST(WRITE_BYTES AS TEXT), KBYTES_USED = CAST(KBYTES_USED AS REAL)")
+        db.execute("UPDATE OSS_DATA SET PCT_CPU = ' ' || PCT_CPU || ' ', PCT_MEMORY = CAST(PCT_MEMORY AS TEXT)")
+        db.execute("UPDATE MDS_OPS_DATA SET SAMPLES = SAMPLES || '.0'")
+    data = within(saved(path), lambda c: c.collect(window))
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {}
+
+
+@pytest.mark.parametrize(("used", "free"), [(2**63 - 1, 5), (2**62, 2**62), (-5, 100), (100, -5)])
+def test_a_sum_with_an_implausible_part_is_missing_and_counted(tmp_path, used, free):
+    """It overflowed to -9.2e18 KiB."""
+    content = lmt_database.tables(steps=2, osts=1)
+    content["OST_DATA"][0] = (*content["OST_DATA"][0][:5], free, used, 3, 4)
+    data = within(saved(lmt_database.save(tmp_path / "copy", content)), lambda c: c.collect(Window(START, START + 10)))
+    found = lmt_database.samples_of(data.batches, Window(START, START + 10))
+    assert list(found["fullness/bytestotal"]) == [("lc1-OST0000", 1)]
+    assert (found["fullness/inodes"]["lc1-OST0000", 0], found["fullness/inodestotal"]["lc1-OST0000", 0]) == (4, 7)
+    assert data.dropped == {"implausible": 1}
+    assert data.why["implausible"].example == f"{used} + {free} in fullness/bytestotal"
+
+
+@pytest.mark.parametrize("keys", ["primary", "none", "time"])
+@pytest.mark.parametrize(
+    ("value", "reason"), [("x", "TS_ID that is not a number"), (FIRST + 1.5, NO_INTEGER), (None, "TS_ID that is not a number")]
+)
+def test_a_row_whose_ts_id_is_not_a_number_is_counted(tmp_path, keys, value, reason):
+    content = lmt_database.tables(steps=5)
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    window = Window(START, START + 20)
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in ("OST_DATA", "OSS_DATA"):
+            db.execute(f"UPDATE {table} SET TS_ID = ? WHERE {table[:3]}_ID = 1 AND TS_ID = ?", (value, FIRST + 1))
+    data = within(saved(path), lambda c: c.collect(window))
+    for table in ("OST_DATA", "OSS_DATA"):
+        content[table] = [row for row in content[table] if row[:2] != (1, FIRST + 1)]
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {reason: 2}
+
+
+@pytest.mark.parametrize("keys", ["primary", "none", "time"])
+def test_a_row_whose_key_is_text_is_read_where_it_is_a_number_and_counted_where_not(tmp_path, keys):
+    content = lmt_database.tables(steps=5)
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    window = Window(START, START + 20)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE OST_DATA SET OST_ID = '1' WHERE OST_ID = 1")
+        db.execute("UPDATE OSS_DATA SET OSS_ID = 'one' WHERE OSS_ID = 1")
+    data = within(saved(path), lambda c: c.collect(window))
+    content["OSS_DATA"] = [row for row in content["OSS_DATA"] if row[0] != 1]
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {NO_INTEGER: 4}
+
+
+DELETED = "its rows were deleted, or never written: copy them from a backup, then backfill"
+
+
+@pytest.mark.parametrize("opened", [saved, live])
+@pytest.mark.parametrize("keys", ["primary", "none"])
+def test_steps_whose_rows_were_deleted_are_counted(tmp_path, opened, keys):
+    """Sites delete rows (LLNL/lmt#22), and the cells were missing without a word."""
+    content = lmt_database.tables(steps=9)
+    content["OST_DATA"] = [row for row in content["OST_DATA"] if row[1] not in (FIRST + 2, FIRST + 3)]
+    content["MDS_OPS_DATA"] = []
+    window = Window(START, START + 40)
+    data = within(opened(lmt_database.save(tmp_path / "copy.sqlite3", content, keys)), lambda c: c.collect(window))
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {"step without a row of OST_DATA": 2, "step without a row of MDS_OPS_DATA": 8}
+    assert data.why == {
+        "step without a row of OST_DATA": Why("the step of 2018-01-28T08:00:10Z", DELETED),
+        "step without a row of MDS_OPS_DATA": Why("the step of 2018-01-28T08:00:00Z", DELETED),
+    }
+
+
+def test_the_steps_of_the_capture_without_the_rows_that_a_site_deleted_are_counted(tmp_path):
+    shared = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[3].parent / "shared"))
+    capture = shared / "data/lmt/snx11025_2018-01-28.sqlite3"
+    if not capture.is_file():
+        pytest.skip(f"the capture is not here: {capture}")
+    path = tmp_path / "deleted.sqlite3"
+    path.write_bytes(capture.read_bytes())
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA"):
+            db.execute(f"DELETE FROM {table} WHERE TS_ID < {FIRST} + 30")
+    window = Window(START, START + 300)
+    whole, rest = (within(saved(one), lambda c: c.collect(window)) for one in (capture, path))
+    assert whole.dropped == {}
+    assert rest.dropped == {f"step without a row of {table}": 30 for table in ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA")}
+    assert [batch.value.tolist() for batch in rest.batches] == [batch.value[batch.time >= START + 150].tolist() for batch in whole.batches]
+
+
+def test_a_restarted_cerebrod_s_second_ts_id_of_a_step_is_no_step_without_rows(tmp_path):
+    content = lmt_database.tables(steps=5)
+    content["TIMESTAMP_INFO"].append((FIRST + 9, content["TIMESTAMP_INFO"][1][1]))
+    path, window = lmt_database.save(tmp_path / "copy", content), Window(START, START + 20)
+    assert within(saved(path), lambda c: c.collect(window)).dropped == {}
+
+
+@pytest.mark.parametrize("keys", ["primary", "none"])
+def test_rows_of_a_component_that_is_not_listed_are_counted(tmp_path, keys):
+    content = lmt_database.tables(steps=5)
+    del content["OST_INFO"][1]
+    content["OSS_INFO"][0] = (*content["OSS_INFO"][0][:2], None, None)
+    path, window = lmt_database.save(tmp_path / "copy", content, keys), Window(START, START + 15)
+    data = within(saved(path), lambda c: c.collect(window))
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(content, window)
+    assert data.dropped == {"row of an unlisted component": 6}
+    assert data.why["row of an unlisted component"] == Why(f"OST_DATA of OST_ID 2, TS_ID {FIRST}", "list it in OST_INFO")
+
+
+@pytest.mark.parametrize("opened", [saved, live])
+def test_a_missing_column_and_a_missing_operation_are_counted_once(tmp_path, opened):
+    content = lmt_database.tables(steps=9)
+    columns = lmt_database.COLUMNS | {"OST_DATA": ("OST_ID", "TS_ID", "BYTES_READ", *lmt_database.COLUMNS["OST_DATA"][3:])}
+    content["OPERATION_INFO"] = [(*row[:1], row[1].replace("close", "shut"), row[2]) for row in content["OPERATION_INFO"]]
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, columns=columns)
+
+    async def two(collector):
+        return [await collector.collect(Window(START + start, START + start + 15)) for start in (0, 15)]
+
+    first, second = within(opened(path), two)
+    assert first.dropped == {"missing column or operation": 2}
+    assert first.why == {"missing column or operation": Why("OST_DATA.READ_BYTES", "its datasets have no cells")}
+    assert second.dropped == {}
+
+
+@pytest.mark.parametrize("opened", [saved, live])
+@pytest.mark.parametrize("shown", ["2018-01-28T08:00:05Z", "2018-01-28 00:00:05-08:00", "2018-01-28T08:00:05+00:00", "2018-01-28 noon"])
+def test_a_time_stamp_that_is_not_a_local_time_is_counted_and_not_taken_for_one(tmp_path, opened, shown):
+    """SQLite makes UTC of a time with a zone, which was taken for a local one: it moved by hours."""
+    content = lmt_database.tables(steps=5)
+    whole = dict(content)
+    content["TIMESTAMP_INFO"] = [(ts_id, shown if ts_id == FIRST + 1 else local) for ts_id, local in content["TIMESTAMP_INFO"]]
+    window = Window(START, START + 20)
+    data = within(opened(lmt_database.save(tmp_path / "copy.sqlite3", content)), lambda c: c.collect(window))
+    whole["TIMESTAMP_INFO"] = [row for row in whole["TIMESTAMP_INFO"] if row[0] != FIRST + 1]
+    assert lmt_database.samples_of(data.batches, window) == lmt_database.meaning(whole, window)
+    reason = "time stamp that is not a local time"
+    assert data.dropped == {reason: 1}
+    assert data.why[reason] == Why(f"TS_ID {FIRST + 1}: {shown}", "write it as YYYY-MM-DD hh:mm:ss, local time without a zone")
+
+
+@pytest.mark.parametrize("shown", [1517126400, "01/28/2018 00:00:00", "2018-01-28T08:00:05Z", None])
+def test_a_copy_without_any_local_time_is_refused_with_one_as_an_example(tmp_path, shown):
+    content = lmt_database.tables(steps=3)
+    content["TIMESTAMP_INFO"] = [(ts_id, shown) for ts_id, _ in content["TIMESTAMP_INFO"]]
+    path = lmt_database.save(tmp_path / "copy", content)
+    with pytest.raises(
+        Fatal, match=f'no time stamp that is a local time, but "{shown}" in TIMESTAMP_INFO: write it as YYYY-MM-DD hh:mm:ss'
+    ):
+        means(saved(path), Window(START, START + 15))
 
 
 class TestSeveralCopies:
@@ -465,6 +670,19 @@ class TestReplacedFiles:
         path = lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=60))
         spoil(path, path.read_bytes(), damage)
         with pytest.raises(Fatal, match="damaged"):
+            means(saved(path), self.window)
+
+    @pytest.mark.parametrize("page_bytes", [512, 4096, 65536])
+    def test_a_copy_whose_last_page_is_cut_is_fatal(self, tmp_path, page_bytes):
+        """SQLite read zeros there, and rows were missing without a word."""
+        path = lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=60))
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA page_size = {page_bytes}")
+            db.execute("VACUUM")
+        whole = path.read_bytes()
+        assert means(saved(path), self.window)
+        path.write_bytes(whole[:-400])
+        with pytest.raises(Fatal, match=f"damaged: it has {len(whole) - 400} of {len(whole)} bytes"):
             means(saved(path), self.window)
 
     def test_a_file_that_another_process_writes_to_is_waited_for(self, tmp_path, monkeypatch):

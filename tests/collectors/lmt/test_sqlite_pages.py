@@ -43,7 +43,7 @@ def opened(path, columns=NAMES, check=lambda: None):
     file = PagedFile.opened(path, path.stat(), check)
     with closing(sqlite3.connect(path)) as db:
         ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'")
-    return closing(file), lambda: PagedTable(file, root, columns, "TS_ID")
+    return closing(file), lambda: PagedTable(file, root, columns, ("TS_ID",))
 
 
 def read(path, first, last, *, exact, columns=NAMES, expected=7):
