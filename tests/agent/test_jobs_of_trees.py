@@ -13,6 +13,7 @@ import pytest
 from tokiod.agent import cgroup_watches
 from tokiod.agent.hierarchies import OF_USER, UNKNOWN
 from tokiod.agent.job_patterns import site_forms
+from tokiod.agent.removed_cgroups import RemovedChildren
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
 from tokiod.agent.sensors import jobs as jobs_sensor
@@ -390,3 +391,26 @@ def test_a_cgroup_that_condor_gave_to_the_jobs_user_is_a_job_and_another_ones_is
     except PermissionError:
         pytest.skip("only root gives files to users")
     assert (node.sample(), node.drops.keys() <= {OF_USER}) == ({"htcondor:slot1_5": 2.0}, True)
+
+
+def test_the_children_of_a_parent_are_read_only_for_the_end_of_a_job_that_was_not_read_after_it(node, monkeypatch):
+    """With thousands of cgroups that were left behind they take seconds, in which other jobs end."""
+    reads = []
+    read = RemovedChildren.read
+    monkeypatch.setattr(RemovedChildren, "read", lambda self, known: (reads.append(1), read(self, known)))
+    for number in (5, 6, 7):
+        node.v2(f"{SCOPE}/job_{number}", 1_000_000)
+    node.v2(SCOPE, 3_000_000)
+    node.sample()
+    assert len(reads) == 1
+    for number in (5, 6):
+        node.v2(f"{SCOPE}/job_{number}", 2_000_000, populated=0)
+        node.sample()
+        node.remove(f"sys/fs/cgroup/{SCOPE}/job_{number}")
+        node.sample()
+    assert (len(reads), node.ends) == (1, [("slurm:5", 2.0, True), ("slurm:6", 2.0, True)])
+    # It used 5 s of its own after its last sample: the sum has those of the others, too.
+    node.v2(SCOPE, 10_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_7")
+    node.sample()
+    assert (len(reads), node.ends[2:], dict(node.drops)) == (2, [("slurm:7", 6.0, True)], {})

@@ -38,6 +38,15 @@ class RemovedChildren:
         self._name, self._parse = cpu_parser(version)
         self.seconds: Value | None = None
         self._read_seconds: Value | None = None
+        self._known: Value = 0
+
+    def knows(self, removed: Sequence[JobCgroup | None]) -> bool:
+        """Take removed children that were all read after their end, and return True; False if the number must be read."""
+        exact = [job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact]
+        if self.seconds is None or len(exact) < len(removed):
+            return False
+        self._known += sum(exact)
+        return True
 
     def read(self, known: set[str]) -> None:
         """Read the number for growth(). known: names of children that were there, of which no removal was reported yet.
@@ -61,8 +70,9 @@ class RemovedChildren:
         missed = [job for job in removed if job is None or not job.is_exact]
         if growth is not None and len(missed) == 1 and missed[0] is not None:
             known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact)
-            missed[0].last[CPU] = max(growth - known, missed[0].last.get(CPU, 0))
+            missed[0].last[CPU] = max(growth - self._known - known, missed[0].last.get(CPU, 0))
             missed[0].is_exact = True
+        self._known = 0
 
     def _read(self, known: set[str]) -> Value | None:
         best: Value | None = None

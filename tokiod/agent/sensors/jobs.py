@@ -366,18 +366,22 @@ class Jobs(Sensor):
 
         Those that were removed until the parent was read are removed together: their events are taken before the sum is divided.
         """
+        for parent in [parent for parent, removed in self._removed.items() if self._parents[parent].knows(removed)]:
+            self._end_all(readings, parent)
         read = [parent for parent in self._removed if self._read_removed(parent)]
         if read and self._take_events(readings, now):
             return False
         for parent in read:
-            removed = self._removed.pop(parent)
-            self._parents[parent].divide(removed)
-            for job in removed:
-                if job is not None:
-                    self._end(readings, job)
-            if not self.tree.exists(parent):
-                del self._parents[parent]
+            self._parents[parent].divide(self._removed[parent])
+            self._end_all(readings, parent)
         return not self._removed
+
+    def _end_all(self, readings: Readings, parent: str) -> None:
+        for job in self._removed.pop(parent):
+            if job is not None:
+                self._end(readings, job)
+        if not self.tree.exists(parent):
+            del self._parents[parent]
 
     def _read_removed(self, parent: str) -> bool:
         """Read what the removed children of a parent have used; return False if one was removed whose event is still to come."""
