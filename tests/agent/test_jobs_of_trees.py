@@ -335,6 +335,21 @@ def test_what_runs_in_a_cgroup_that_was_left_behind_is_charged_once(node, is_see
     assert node.charged() == {"slurm:5": 10.0}
 
 
+def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node):
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    node.v2(f"{SCOPE}/job_6", 0)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
+    node.sample(EMPTY_SECONDS + 3)
+    node.v2(f"{SCOPE}/job_5", 5_000_000, populated=0)
+    node.v2(SCOPE, 5_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    node.sample()
+    assert (node.ends, dict(node.drops)) == ([("slurm:5", 3.0, True), ("slurm:5", 2.0, True)], {})
+    assert node.charged()["slurm:5"] == 5.0
+
+
 def test_a_job_on_v1_that_ran_and_is_empty_has_one_end_and_what_runs_later_is_charged_once(node):
     """Univa's Grid Engine leaves such cgroups behind."""
     node.v1("UGE", 0)

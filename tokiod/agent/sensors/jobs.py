@@ -344,6 +344,10 @@ class Jobs(Sensor):
         """Begin another life of a cgroup in which processes run again, or ran."""
         again = self._opened(readings, ended.hierarchy, ended.path, ended.job)
         again.base = {metric: value for metric, value in ended.last.items() if metric in METRICS and metric.kind == "counter"}
+        if again.is_gone:
+            # Its end is reported with its removal: its parent knows what it used.
+            ended.base, ended.has_ended, ended.is_exact = again.base, False, False
+            readings.begun.add(ended.job)
         if again.is_gone or (again.last.get(CPU, 0) <= ended.last.get(CPU, 0) and not again.is_populated()):
             again.close()
             return
