@@ -429,3 +429,17 @@ def test_the_children_of_a_parent_are_read_only_for_the_end_of_a_job_that_was_no
     node.remove(f"sys/fs/cgroup/{SCOPE}/job_7")
     node.sample()
     assert (len(reads), node.ends[2:], dict(node.drops)) == (2, [("slurm:7", 6.0, True)], {})
+
+
+def test_a_job_on_v1_that_came_and_is_gone_before_a_look_has_its_cpu_time_by_its_parent(node):
+    node.v1("slurm/uid_1", 1)
+    node.v1("slurm/uid_1/job_4", 1)
+    node.memory("slurm/uid_1/job_4")
+    node.sample()
+    node.v1("slurm/uid_1/job_5", 2)
+    node.v1("slurm/uid_1", 3)
+    node.memory("slurm/uid_1/job_5")
+    node.remove("sys/fs/cgroup/cpuacct/slurm/uid_1/job_5", "sys/fs/cgroup/memory/slurm/uid_1/job_5")
+    node.sample()
+    assert (node.ends, dict(node.drops)) == ([("slurm:5", 2.0, True)], {})
+    assert node.charged()["slurm:5"] == 2.0

@@ -247,7 +247,7 @@ class Jobs(Sensor):
         if hierarchy.is_v2:
             added = JobCgroup.v2(self.tree, job, directory)
         else:
-            added = JobCgroup.v1(self.tree, job, "", below, places=self._controllers)
+            added = JobCgroup.v1(self.tree, job, "", below, places=self._controllers, has_cpu=hierarchy.has_cpu)
         added.path, added.hierarchy = directory, hierarchy
         if not self._events.absent:
             with readings:
