@@ -443,3 +443,18 @@ def test_a_job_on_v1_that_came_and_is_gone_before_a_look_has_its_cpu_time_by_its
     node.sample()
     assert (node.ends, dict(node.drops)) == ([("slurm:5", 2.0, True)], {})
     assert node.charged()["slurm:5"] == 2.0
+
+
+def test_what_ran_unseen_in_a_cgroup_of_v1_that_was_left_behind_is_its_own_and_not_the_next_jobs(node):
+    """Nothing reports that processes come into it. The next job ends unread, so the sum of their parent is what is known of it."""
+    node.v1("UGE", 3)
+    for job, processes in (("5.1", ""), ("6.1", "1\n")):
+        node.v1(f"UGE/{job}", 3 if job == "5.1" else 0)
+        node.write(f"sys/fs/cgroup/cpuacct/UGE/{job}/cgroup.procs", processes)
+    node.sample(12)
+    assert dict(node.drops) == {LEFT_BEHIND: 1}
+    for job, total in (("5.1", 10), ("6.1", 12)):
+        node.v1("UGE", total)
+        node.remove(f"sys/fs/cgroup/cpuacct/UGE/{job}")
+        node.sample()
+    assert node.ends == [("sge:5.1", 7.0, True), ("sge:6.1", 2.0, True)]

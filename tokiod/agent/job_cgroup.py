@@ -223,8 +223,8 @@ class JobCgroup:
     ) -> JobCgroup:
         """Return the job of a directory of the v1 hierarchies, which is the same in each.
 
-        places: of controllers, those below root by default. has_cpu: whether it was seen in cpuacct, where it may be gone again. Without CPU
-        time, the other files are read rarely.
+        places: of controllers, those below root by default. has_cpu: it was seen in cpuacct, where it may be gone again. Without CPU time,
+        the other files are read rarely.
         """
         tick = 1 / (ticks or os.sysconf("SC_CLK_TCK"))
         blkio = f"{root}/blkio/{directory}/blkio.throttle"
@@ -295,6 +295,11 @@ class JobCgroup:
                 self.last.update(found)
                 report_waiting(readings, self.counts)
 
+    @property
+    def is_sure(self) -> bool:
+        """Return whether `last` has all that was used: it was read after the end, and what runs after that is reported."""
+        return self.is_exact and not (self.has_ended and self.watch is None)
+
     def since_begin(self, values: dict[Metric, Value]) -> dict[Metric, Value]:
         """Return values without what a life of the cgroup before this one had counted."""
         return {metric: max(value - self.base.get(metric, 0), 0) for metric, value in values.items()} if self.base else values
@@ -317,6 +322,7 @@ class JobCgroup:
         """Keep nothing open of a job that has ended and may return."""
         self.close()
         self.has_ended = True
+        self.base = {metric: value for metric, value in self.last.items() if metric in METRICS and metric.kind == "counter"}
         self._files, self._quick, self.events, self.counts = [], [], None, None
 
     def is_populated(self) -> bool:

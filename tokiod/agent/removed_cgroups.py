@@ -42,10 +42,10 @@ class RemovedChildren:
 
     def knows(self, removed: Sequence[JobCgroup | None]) -> bool:
         """Take removed children that were all read after their end, and return True; False if the number must be read."""
-        exact = [job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact]
-        if self.seconds is None or len(exact) < len(removed):
+        sure = [job.last.get(CPU, 0) for job in removed if job is not None and job.is_sure]
+        if self.seconds is None or len(sure) < len(removed):
             return False
-        self._known += sum(exact)
+        self._known += sum(sure)
         return True
 
     def read(self, known: set[str]) -> None:
@@ -67,9 +67,9 @@ class RemovedChildren:
         None: a child that was no job's.
         """
         growth = self.growth()
-        missed = [job for job in removed if job is None or not job.is_exact]
+        missed = [job for job in removed if job is None or not job.is_exact] or [job for job in removed if job is None or not job.is_sure]
         if growth is not None and len(missed) == 1 and missed[0] is not None:
-            known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact)
+            known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job is not missed[0])
             missed[0].last[CPU] = max(growth - self._known - known, missed[0].last.get(CPU, 0))
             missed[0].is_exact = True
         self._known = 0

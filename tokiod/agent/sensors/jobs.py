@@ -18,7 +18,7 @@ from tokiod.agent.cgroup_watches import LOST, MADE, POPULATION, CgroupWatches
 from tokiod.agent.configured_events import JOB_EVENTS, ConfiguredEvents
 from tokiod.agent.hierarchies import Hierarchy, found_in, hierarchies
 from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup, cpu_parser
-from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
+from tokiod.agent.removed_cgroups import ENOUGH_SECONDS, ChildRemoved, RemovedChildren
 from tokiod.agent.sensor import TICK_SECONDS, Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
@@ -343,10 +343,10 @@ class Jobs(Sensor):
     def _resume(self, readings: Readings, ended: JobCgroup) -> None:
         """Begin another life of a cgroup in which processes run again, or ran."""
         again = self._opened(readings, ended.hierarchy, ended.path, ended.job)
-        again.base = {metric: value for metric, value in ended.last.items() if metric in METRICS and metric.kind == "counter"}
+        again.base = ended.base
         if again.is_gone:
             # Its end is reported with its removal: its parent knows what it used.
-            ended.base, ended.has_ended, ended.is_exact = again.base, False, False
+            ended.has_ended = ended.is_exact = False
             readings.begun.add(ended.job)
         if again.is_gone or (again.last.get(CPU, 0) <= ended.last.get(CPU, 0) and not again.is_populated()):
             again.close()
@@ -398,6 +398,9 @@ class Jobs(Sensor):
 
     def _end(self, readings: Readings, job: JobCgroup) -> None:
         self._watches.unfollow(job.watch)
+        if job.has_ended and job.since_begin(job.last).get(CPU, 0) > ENOUGH_SECONDS:
+            job.has_ended = False
+            readings.begun.add(job.job)
         if not job.has_ended:
             if job.has_cpu and not job.is_exact:
                 readings.drop("end of a job not sampled", job.job)
