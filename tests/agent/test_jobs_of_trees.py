@@ -16,6 +16,7 @@ from tokiod.agent.job_patterns import site_forms
 from tokiod.agent.removed_cgroups import RemovedChildren
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors import jobs as jobs_sensor
 from tokiod.agent.sensors.jobs import ELSEWHERE_SECONDS, EMPTY_SECONDS, LEFT_BEHIND, NO_CPU, SECOND_CGROUP, Jobs
 from tokiod.agent.tree import Tree
@@ -458,3 +459,15 @@ def test_what_ran_unseen_in_a_cgroup_of_v1_that_was_left_behind_is_its_own_and_n
         node.remove(f"sys/fs/cgroup/cpuacct/UGE/{job}")
         node.sample()
     assert node.ends == [("sge:5.1", 7.0, True), ("sge:6.1", 2.0, True)]
+
+
+def test_the_removal_of_a_cgroup_that_was_left_behind_is_found_where_its_event_is_lost(node):
+    node.v2(f"{SCOPE}/job_5", 2_000_000, populated=0)
+    node.v2(f"{SCOPE}/job_6", 0)
+    node.sample()
+    (sensor,) = node.sampler.sensors
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    list(sensor._watches.changes())
+    sensor._watches.changes = lambda: [(cgroup_watches.LOST, None, "")]
+    sensor.heed(Readings(), 2.0)
+    assert (list(sensor._ended), list(sensor._named)) == ([], ["slurm:6"])

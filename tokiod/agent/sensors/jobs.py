@@ -171,6 +171,8 @@ class Jobs(Sensor):
 
     def _scan(self, readings: Readings, now: float) -> None:
         self._scanned = now
+        for path in [path for path in self._ended if not self.tree.exists(path)]:
+            self._remove(readings, path)
         self._counted = {below for below in self._counted if any(self.tree.exists(root + below) for root in self._hierarchies)}
         for hierarchy in self._hierarchies.values():
             self._enter(readings, now, hierarchy, hierarchy.root)
@@ -332,9 +334,11 @@ class Jobs(Sensor):
     def _look_at_ended(self, readings: Readings) -> None:
         """Look whether something ran in cgroups that stayed, where nothing reports it."""
         for path, job in list(self._ended.items()):
+            if job.watch is not None and not self._watches.is_blind:
+                continue
             if not self.tree.exists(path):
                 self._remove(readings, path)
-            elif job.has_cpu and (self._watches.is_blind or job.watch is None):
+            elif job.has_cpu:
                 name, parse = cpu_parser(job.hierarchy.version)
                 with readings:
                     if parse(self.tree.read(f"{path}/{name}")) > job.last.get(CPU, float("inf")):
