@@ -471,3 +471,18 @@ def test_the_removal_of_a_cgroup_that_was_left_behind_is_found_where_its_event_i
     sensor._watches.changes = lambda: [(cgroup_watches.LOST, None, "")]
     sensor.heed(Readings(), 2.0)
     assert (list(sensor._ended), list(sensor._named)) == ([], ["slurm:6"])
+
+
+def test_what_an_unseen_job_used_is_not_another_ones_where_inotify_has_no_watches_left(node, monkeypatch):
+    monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    node.sample()
+    # A job came and went, which used 7 s.
+    node.v2(SCOPE, 10_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    # The kernel gives no more to read of an open file, which a directory on disk does.
+    node.sampler.sensors[0].jobs[f"sys/fs/cgroup/{SCOPE}/job_5"].close()
+    node.sample(12)
+    assert node.ends == [("slurm:5", 3.0, False)]
+    assert node.drops["end of a job not sampled"] == 1

@@ -61,14 +61,14 @@ class RemovedChildren:
         before, self.seconds = self.seconds, self._read_seconds
         return None if before is None or self.seconds is None else self.seconds - before
 
-    def divide(self, removed: Sequence[JobCgroup | None]) -> None:
+    def divide(self, removed: Sequence[JobCgroup | None], *, is_reported: bool) -> None:
         """Give what was used to the one of the removed children that was not read after its end; of several the sum alone is known.
 
-        None: a child that was no job's.
+        None: a child that was no job's. is_reported: whether all that came and were removed are known.
         """
         growth = self.growth()
         missed = [job for job in removed if job is None or not job.is_exact] or [job for job in removed if job is None or not job.is_sure]
-        if growth is not None and len(missed) == 1 and missed[0] is not None:
+        if is_reported and growth is not None and len(missed) == 1 and missed[0] is not None:
             known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job is not missed[0])
             missed[0].last[CPU] = max(growth - self._known - known, missed[0].last.get(CPU, 0))
             missed[0].is_exact = True

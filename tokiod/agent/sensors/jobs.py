@@ -380,7 +380,7 @@ class Jobs(Sensor):
         if read and self._take_events(readings, now):
             return False
         for parent in read:
-            self._parents[parent].divide(self._removed[parent])
+            self._parents[parent].divide(self._removed[parent], is_reported=self._watches.has(parent))
             self._end_all(readings, parent)
         return not self._removed
 
