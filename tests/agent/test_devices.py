@@ -72,6 +72,13 @@ def test_drivers_with_numbers_of_their_own_are_known_by_proc_devices(tmp_path):
     assert disks_of(tree, "8:0", "251:0", "253:0", "230:16", "259:0", "240:0") == ["8:0", "259:0", "240:0"]
 
 
+def test_volumes_of_managers_that_name_no_disks_are_none(tmp_path):
+    devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n120 emcpower\n199 VxVM\n"
+    disks = [f"sys/block/{name}/slaves" for name in ("sda", "emcpowera", "VxVM1", "VxDMP1")]
+    tree = made(tmp_path, *disks, files=[("proc/devices", devices)])
+    assert disks_of(tree, "8:0 sda", "120:0 emcpowera", "199:1 VxVM1", "201:1 VxDMP1") == ["8:0 sda"]
+
+
 @pytest.mark.parametrize("name", ["loop0", "ram1", "zram0", "dm-3", "md0", "md_d1", "sr0", "fd0", "nbd1", "drbd0", "bcache0"])
 def test_the_names_that_drivers_give_are_enough_where_nothing_else_is_known(tmp_path, name):
     assert disks_of(Tree(str(tmp_path)), "240:0 sda", f"240:1 {name}") == ["240:0 sda"]

@@ -45,6 +45,8 @@ JOBS = {
     f"{V2}system.slice/htcondor/_scratch_condor_slot1_23@wn7.example.org": ("htcondor", "slot1_23"),
     f"{V2}system.slice/condor.service/site/_var_lib_condor_execute_slot4@wn7": ("htcondor", "slot4"),
     f"{V2}system.slice/condor.service/condor_scratch_slot2@wn7.scope": ("htcondor", "slot2"),
+    f"{V2}system.slice/condor.service/htcondor/condor_scratch_slot2_1@wn7.slice": ("htcondor", "slot2_1"),
+    f"{V2}system.slice/condor.service/htcondor/condor_scratch_slot2.slice": ("htcondor", "slot2"),
     f"{V2}user.slice/user-500.slice/user@500.service/app.slice/imp-shell-0-f46WnNNSTZ.service": ("flux", "f46WnNNSTZ"),
     f"{V2}system.slice/slurmstepd.scope/job_\x1b[2J": ("slurm", "\\x1b[2J"),
 }

@@ -13,8 +13,10 @@ import pytest
 from tokiod.agent import cgroup_watches
 from tokiod.agent.hierarchies import OF_USER, UNKNOWN
 from tokiod.agent.job_patterns import site_forms
+from tokiod.agent.removed_cgroups import RemovedChildren
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors import jobs as jobs_sensor
 from tokiod.agent.sensors.jobs import ELSEWHERE_SECONDS, EMPTY_SECONDS, LEFT_BEHIND, NO_CPU, SECOND_CGROUP, Jobs
 from tokiod.agent.tree import Tree
@@ -334,6 +336,21 @@ def test_what_runs_in_a_cgroup_that_was_left_behind_is_charged_once(node, is_see
     assert node.charged() == {"slurm:5": 10.0}
 
 
+def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node):
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    node.v2(f"{SCOPE}/job_6", 0)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
+    node.sample(EMPTY_SECONDS + 3)
+    node.v2(f"{SCOPE}/job_5", 5_000_000, populated=0)
+    node.v2(SCOPE, 5_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    node.sample()
+    assert (node.ends, dict(node.drops)) == ([("slurm:5", 3.0, True), ("slurm:5", 2.0, True)], {})
+    assert node.charged()["slurm:5"] == 5.0
+
+
 def test_a_job_on_v1_that_ran_and_is_empty_has_one_end_and_what_runs_later_is_charged_once(node):
     """Univa's Grid Engine leaves such cgroups behind."""
     node.v1("UGE", 0)
@@ -390,3 +407,82 @@ def test_a_cgroup_that_condor_gave_to_the_jobs_user_is_a_job_and_another_ones_is
     except PermissionError:
         pytest.skip("only root gives files to users")
     assert (node.sample(), node.drops.keys() <= {OF_USER}) == ({"htcondor:slot1_5": 2.0}, True)
+
+
+def test_the_children_of_a_parent_are_read_only_for_the_end_of_a_job_that_was_not_read_after_it(node, monkeypatch):
+    """With thousands of cgroups that were left behind they take seconds, in which other jobs end."""
+    reads = []
+    read = RemovedChildren.read
+    monkeypatch.setattr(RemovedChildren, "read", lambda self, known: (reads.append(1), read(self, known)))
+    for number in (5, 6, 7):
+        node.v2(f"{SCOPE}/job_{number}", 1_000_000)
+    node.v2(SCOPE, 3_000_000)
+    node.sample()
+    assert len(reads) == 1
+    for number in (5, 6):
+        node.v2(f"{SCOPE}/job_{number}", 2_000_000, populated=0)
+        node.sample()
+        node.remove(f"sys/fs/cgroup/{SCOPE}/job_{number}")
+        node.sample()
+    assert (len(reads), node.ends) == (1, [("slurm:5", 2.0, True), ("slurm:6", 2.0, True)])
+    # It used 5 s of its own after its last sample: the sum has those of the others, too.
+    node.v2(SCOPE, 10_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_7")
+    node.sample()
+    assert (len(reads), node.ends[2:], dict(node.drops)) == (2, [("slurm:7", 6.0, True)], {})
+
+
+def test_a_job_on_v1_that_came_and_is_gone_before_a_look_has_its_cpu_time_by_its_parent(node):
+    node.v1("slurm/uid_1", 1)
+    node.v1("slurm/uid_1/job_4", 1)
+    node.memory("slurm/uid_1/job_4")
+    node.sample()
+    node.v1("slurm/uid_1/job_5", 2)
+    node.v1("slurm/uid_1", 3)
+    node.memory("slurm/uid_1/job_5")
+    node.remove("sys/fs/cgroup/cpuacct/slurm/uid_1/job_5", "sys/fs/cgroup/memory/slurm/uid_1/job_5")
+    node.sample()
+    assert (node.ends, dict(node.drops)) == ([("slurm:5", 2.0, True)], {})
+    assert node.charged()["slurm:5"] == 2.0
+
+
+def test_what_ran_unseen_in_a_cgroup_of_v1_that_was_left_behind_is_its_own_and_not_the_next_jobs(node):
+    """Nothing reports that processes come into it. The next job ends unread, so the sum of their parent is what is known of it."""
+    node.v1("UGE", 3)
+    for job, processes in (("5.1", ""), ("6.1", "1\n")):
+        node.v1(f"UGE/{job}", 3 if job == "5.1" else 0)
+        node.write(f"sys/fs/cgroup/cpuacct/UGE/{job}/cgroup.procs", processes)
+    node.sample(12)
+    assert dict(node.drops) == {LEFT_BEHIND: 1}
+    for job, total in (("5.1", 10), ("6.1", 12)):
+        node.v1("UGE", total)
+        node.remove(f"sys/fs/cgroup/cpuacct/UGE/{job}")
+        node.sample()
+    assert node.ends == [("sge:5.1", 7.0, True), ("sge:6.1", 2.0, True)]
+
+
+def test_the_removal_of_a_cgroup_that_was_left_behind_is_found_where_its_event_is_lost(node):
+    node.v2(f"{SCOPE}/job_5", 2_000_000, populated=0)
+    node.v2(f"{SCOPE}/job_6", 0)
+    node.sample()
+    (sensor,) = node.sampler.sensors
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    list(sensor._watches.changes())
+    sensor._watches.changes = lambda: [(cgroup_watches.LOST, None, "")]
+    sensor.heed(Readings(), 2.0)
+    assert (list(sensor._ended), list(sensor._named)) == ([], ["slurm:6"])
+
+
+def test_what_an_unseen_job_used_is_not_another_ones_where_inotify_has_no_watches_left(node, monkeypatch):
+    monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    node.sample()
+    # A job came and went, which used 7 s.
+    node.v2(SCOPE, 10_000_000)
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    # The kernel gives no more to read of an open file, which a directory on disk does.
+    node.sampler.sensors[0].jobs[f"sys/fs/cgroup/{SCOPE}/job_5"].close()
+    node.sample(12)
+    assert node.ends == [("slurm:5", 3.0, False)]
+    assert node.drops["end of a job not sampled"] == 1

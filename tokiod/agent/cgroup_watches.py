@@ -52,6 +52,10 @@ class CgroupWatches:
         self._directories[number] = hierarchy, directory
         self._numbers[directory] = number
 
+    def has(self, directory: str) -> bool:
+        """Return whether what is made and removed in a directory is reported."""
+        return directory in self._numbers
+
     def leave(self, directory: str) -> None:
         """End the watch of a directory, if there is one."""
         if self._inotify is not None and (number := self._numbers.pop(directory, None)) is not None:

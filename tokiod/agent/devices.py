@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tokiod.agent.tree import Tree
 
 _BLOCK = re.compile(r"^Block devices:\n((?: *\d+ \S+\n)*)", re.MULTILINE)
-_FIXED_MAJORS = {1: "ramdisk", 2: "fd", 7: "loop", 9: "md", 11: "sr", 43: "nbd", 147: "drbd"}
+_FIXED_MAJORS = {1: "ramdisk", 2: "fd", 7: "loop", 9: "md", 11: "sr", 43: "nbd", 147: "drbd", 199: "VxVM", 201: "VxDMP"}
 """Linux: Documentation/admin-guide/devices.txt. Other drivers get the numbers that are free; /proc/devices has all."""
-_NO_DISK = frozenset({*_FIXED_MAJORS.values(), "zram", "device-mapper", "mdp", "bcache", "zvol"})
+_NO_DISK = frozenset({*_FIXED_MAJORS.values(), "zram", "device-mapper", "mdp", "bcache", "zvol", "emcpower"})
 _NAME_OF_NO_DISK = re.compile(r"(?:loop|ram|zram|dm-|md(?:_d)?|sr|fd|nbd|drbd|bcache)\d")
 _ATTRIBUTES_OF_NO_DISK = "partition", "dm", "md", "loop", "disksize"
 """In a device's directory; the last is that of zram."""

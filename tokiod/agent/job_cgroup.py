@@ -211,11 +211,20 @@ class JobCgroup:
 
     @classmethod
     def v1(  # noqa: PLR0913, PLR0917 - what a test replaces
-        cls, tree: Tree, job: str, root: str, directory: str, ticks: int = 0, places: Mapping[str, str] | None = None
+        cls,
+        tree: Tree,
+        job: str,
+        root: str,
+        directory: str,
+        ticks: int = 0,
+        places: Mapping[str, str] | None = None,
+        *,
+        has_cpu: bool = False,
     ) -> JobCgroup:
         """Return the job of a directory of the v1 hierarchies, which is the same in each.
 
-        places: of controllers, those below root by default. Without CPU time, the other files are read rarely.
+        places: of controllers, those below root by default. has_cpu: it was seen in cpuacct, where it may be gone again. Without CPU time,
+        the other files are read rarely.
         """
         tick = 1 / (ticks or os.sysconf("SC_CLK_TCK"))
         blkio = f"{root}/blkio/{directory}/blkio.throttle"
@@ -233,7 +242,7 @@ class JobCgroup:
         for path in list(files) if places else ():
             controller, _, rest = path[len(root) + 1 :].partition("/")
             files[f"{(places or {}).get(controller, controller)}/{rest}"] = files.pop(path)
-        has_cpu = tree.exists(os.path.dirname(next(iter(files))))
+        has_cpu = has_cpu or tree.exists(os.path.dirname(next(iter(files))))
         found = files if has_cpu else {path: parse for path, parse in files.items() if tree.exists(path)}
         self = cls(tree, job, [tree.hold(path) for path in found], 2 if has_cpu else 0, list(found.values()))
         self.has_cpu = has_cpu
@@ -286,6 +295,11 @@ class JobCgroup:
                 self.last.update(found)
                 report_waiting(readings, self.counts)
 
+    @property
+    def is_sure(self) -> bool:
+        """Return whether `last` has all that was used: it was read after the end, and what runs after that is reported."""
+        return self.is_exact and not (self.has_ended and self.watch is None)
+
     def since_begin(self, values: dict[Metric, Value]) -> dict[Metric, Value]:
         """Return values without what a life of the cgroup before this one had counted."""
         return {metric: max(value - self.base.get(metric, 0), 0) for metric, value in values.items()} if self.base else values
@@ -308,6 +322,7 @@ class JobCgroup:
         """Keep nothing open of a job that has ended and may return."""
         self.close()
         self.has_ended = True
+        self.base = {metric: value for metric, value in self.last.items() if metric in METRICS and metric.kind == "counter"}
         self._files, self._quick, self.events, self.counts = [], [], None, None
 
     def is_populated(self) -> bool:

@@ -47,9 +47,9 @@ PATTERNS = _forms(
     ("sge", rf"(?P<name>[a-z][a-z0-9]+)-jobs\.slice/(?P=name)\.(?P<id>{_TASK})\.scope"),
     ("sge", rf"(?P<name>[a-z][a-z0-9]+)-jobs\.slice/(?P=name)-jobs-(?P<id>{_TASK})\.slice"),
     ("oar", r"oar(?:\.slice)?/(?:[^/]+/)*[^/]*(?:_|-j|j=)(?P<id>\d+)(?:\.slice|\.scope)?"),
-    # HTCondor names the slot, not the job: BASE_CGROUP, EXECUTE with _ for /, and the slot's name.
+    # HTCondor names the slot, not the job: BASE_CGROUP, EXECUTE with _ for /, and the slot's name; since 24.8 with .slice on v2.
     ("htcondor", r"[^/]*_(?P<id>slot\d+(?:_\d+)?)@[^/]*"),
-    ("htcondor", r"(?:htcondor/[^/]*|condor[^/]*)_(?P<id>slot\d+(?:_\d+)?)"),
+    ("htcondor", r"(?:htcondor/[^/]*|condor[^/]*)_(?P<id>slot\d+(?:_\d+)?)(?:\.slice)?"),
     # The id in ASCII F58.
     ("flux", r"(?:imp-)?shell-\d+-(?P<id>f[1-9A-HJ-NP-Za-km-z]+)\.service"),
 )

@@ -38,6 +38,15 @@ class RemovedChildren:
         self._name, self._parse = cpu_parser(version)
         self.seconds: Value | None = None
         self._read_seconds: Value | None = None
+        self._known: Value = 0
+
+    def knows(self, removed: Sequence[JobCgroup | None]) -> bool:
+        """Take removed children that were all read after their end, and return True; False if the number must be read."""
+        sure = [job.last.get(CPU, 0) for job in removed if job is not None and job.is_sure]
+        if self.seconds is None or len(sure) < len(removed):
+            return False
+        self._known += sum(sure)
+        return True
 
     def read(self, known: set[str]) -> None:
         """Read the number for growth(). known: names of children that were there, of which no removal was reported yet.
@@ -52,17 +61,18 @@ class RemovedChildren:
         before, self.seconds = self.seconds, self._read_seconds
         return None if before is None or self.seconds is None else self.seconds - before
 
-    def divide(self, removed: Sequence[JobCgroup | None]) -> None:
+    def divide(self, removed: Sequence[JobCgroup | None], *, is_reported: bool) -> None:
         """Give what was used to the one of the removed children that was not read after its end; of several the sum alone is known.
 
-        None: a child that was no job's.
+        None: a child that was no job's. is_reported: whether all that came and were removed are known.
         """
         growth = self.growth()
-        missed = [job for job in removed if job is None or not job.is_exact]
-        if growth is not None and len(missed) == 1 and missed[0] is not None:
-            known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job.is_exact)
-            missed[0].last[CPU] = max(growth - known, missed[0].last.get(CPU, 0))
+        missed = [job for job in removed if job is None or not job.is_exact] or [job for job in removed if job is None or not job.is_sure]
+        if is_reported and growth is not None and len(missed) == 1 and missed[0] is not None:
+            known = sum(job.last.get(CPU, 0) for job in removed if job is not None and job is not missed[0])
+            missed[0].last[CPU] = max(growth - self._known - known, missed[0].last.get(CPU, 0))
             missed[0].is_exact = True
+        self._known = 0
 
     def _read(self, known: set[str]) -> Value | None:
         best: Value | None = None

@@ -18,7 +18,7 @@ from tokiod.agent.cgroup_watches import LOST, MADE, POPULATION, CgroupWatches
 from tokiod.agent.configured_events import JOB_EVENTS, ConfiguredEvents
 from tokiod.agent.hierarchies import Hierarchy, found_in, hierarchies
 from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup, cpu_parser
-from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
+from tokiod.agent.removed_cgroups import ENOUGH_SECONDS, ChildRemoved, RemovedChildren
 from tokiod.agent.sensor import TICK_SECONDS, Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ class Jobs(Sensor):
 
     def _scan(self, readings: Readings, now: float) -> None:
         self._scanned = now
+        for path in [path for path in self._ended if not self.tree.exists(path)]:
+            self._remove(readings, path)
         self._counted = {below for below in self._counted if any(self.tree.exists(root + below) for root in self._hierarchies)}
         for hierarchy in self._hierarchies.values():
             self._enter(readings, now, hierarchy, hierarchy.root)
@@ -247,7 +249,7 @@ class Jobs(Sensor):
         if hierarchy.is_v2:
             added = JobCgroup.v2(self.tree, job, directory)
         else:
-            added = JobCgroup.v1(self.tree, job, "", below, places=self._controllers)
+            added = JobCgroup.v1(self.tree, job, "", below, places=self._controllers, has_cpu=hierarchy.has_cpu)
         added.path, added.hierarchy = directory, hierarchy
         if not self._events.absent:
             with readings:
@@ -332,9 +334,11 @@ class Jobs(Sensor):
     def _look_at_ended(self, readings: Readings) -> None:
         """Look whether something ran in cgroups that stayed, where nothing reports it."""
         for path, job in list(self._ended.items()):
+            if job.watch is not None and not self._watches.is_blind:
+                continue
             if not self.tree.exists(path):
                 self._remove(readings, path)
-            elif job.has_cpu and (self._watches.is_blind or job.watch is None):
+            elif job.has_cpu:
                 name, parse = cpu_parser(job.hierarchy.version)
                 with readings:
                     if parse(self.tree.read(f"{path}/{name}")) > job.last.get(CPU, float("inf")):
@@ -343,7 +347,11 @@ class Jobs(Sensor):
     def _resume(self, readings: Readings, ended: JobCgroup) -> None:
         """Begin another life of a cgroup in which processes run again, or ran."""
         again = self._opened(readings, ended.hierarchy, ended.path, ended.job)
-        again.base = {metric: value for metric, value in ended.last.items() if metric in METRICS and metric.kind == "counter"}
+        again.base = ended.base
+        if again.is_gone:
+            # Its end is reported with its removal: its parent knows what it used.
+            ended.has_ended = ended.is_exact = False
+            readings.begun.add(ended.job)
         if again.is_gone or (again.last.get(CPU, 0) <= ended.last.get(CPU, 0) and not again.is_populated()):
             again.close()
             return
@@ -366,18 +374,22 @@ class Jobs(Sensor):
 
         Those that were removed until the parent was read are removed together: their events are taken before the sum is divided.
         """
+        for parent in [parent for parent, removed in self._removed.items() if self._parents[parent].knows(removed)]:
+            self._end_all(readings, parent)
         read = [parent for parent in self._removed if self._read_removed(parent)]
         if read and self._take_events(readings, now):
             return False
         for parent in read:
-            removed = self._removed.pop(parent)
-            self._parents[parent].divide(removed)
-            for job in removed:
-                if job is not None:
-                    self._end(readings, job)
-            if not self.tree.exists(parent):
-                del self._parents[parent]
+            self._parents[parent].divide(self._removed[parent], is_reported=self._watches.has(parent))
+            self._end_all(readings, parent)
         return not self._removed
+
+    def _end_all(self, readings: Readings, parent: str) -> None:
+        for job in self._removed.pop(parent):
+            if job is not None:
+                self._end(readings, job)
+        if not self.tree.exists(parent):
+            del self._parents[parent]
 
     def _read_removed(self, parent: str) -> bool:
         """Read what the removed children of a parent have used; return False if one was removed whose event is still to come."""
@@ -390,6 +402,9 @@ class Jobs(Sensor):
 
     def _end(self, readings: Readings, job: JobCgroup) -> None:
         self._watches.unfollow(job.watch)
+        if job.has_ended and job.since_begin(job.last).get(CPU, 0) > ENOUGH_SECONDS:
+            job.has_ended = False
+            readings.begun.add(job.job)
         if not job.has_ended:
             if job.has_cpu and not job.is_exact:
                 readings.drop("end of a job not sampled", job.job)
