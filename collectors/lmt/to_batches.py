@@ -11,6 +11,7 @@ import numpy as np
 from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
 from collectors.lmt.parse_inventory import places
 from tokiod.batch import Batch
+from tokiod.bounds import IMPLAUSIBLE
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tokiod.dropped import Dropped
     from tokiod.window import Window
 
-IMPLAUSIBLE = "implausible"
 LARGEST_PART = 2**61
 """Of a sum: what is larger was corrupted, and int64 has no room for four of them."""
 ROWS_DELETED = "its rows were deleted, or never written: copy them from a backup, then backfill"

@@ -101,7 +101,7 @@ class Growth:
 
         is_ordered: what was done up to a place belongs to its earliest row, else to any of its rows or of those that have counted more.
         """
-        time, inside = self.truth.time, (self.truth.time >= start) & (self.truth.time < end)
+        inside = (self.truth.time >= start) & (self.truth.time < end)
         if is_ordered:
             return self._added({name: (values * inside, values * inside) for name, values in self.done.items()})
         certain, possible = (self.first >= start) & (self.last < end), (self.first < end) & (self.last >= start)
