@@ -171,7 +171,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         return {}
 
     def reporters(self) -> frozenset[str]:
-        """Return what reports the rows of its tables, as the configuration names it: no two sources of a system may have one in common."""
+        """Return what reports the rows of its tables, as the configuration names it: NAME, or NAME/PART for a part of what it reports.
+
+        No two sources of a system may have one in common, or one a part and the other all.
+        """
         return frozenset()
 
     def max_rates(self) -> Mapping[str, float]:
