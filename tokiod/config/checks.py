@@ -430,7 +430,7 @@ def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> It
         yield Fault(second, sentence, first)
 
 
-def _shared(one: AbstractSet[str], two: AbstractSet[str]) -> AbstractSet[str]:
+def _shared(one: frozenset[str], two: frozenset[str]) -> frozenset[str]:
     """Return what both report, and the parts of what the other one reports whole."""
     return (one & two) | {name for name in one ^ two if name.rpartition("/")[0] in one | two}
 
