@@ -198,13 +198,15 @@ def one_by_one(found, kind):
         before, newest, old, was_gone = base
         compared = [] if kind == "own" else list(zip(counts, old, strict=True))
         fell = any(new < was for new, was in compared)
-        if last <= newest and begin <= before and (0 <= begin < before or (fell if begin == before >= 0 or last == newest else begin < 0)):
+        is_older = last <= newest and begin <= before
+        is_older &= 0 <= begin < before or (fell if begin == before >= 0 or last == newest else begin < 0)
+        if is_older or (kind == "common" and fell and begin == before >= 0):
             result.append((0, 0))
             continue
         again = begin > before and (fell or begin // BILLION > before // BILLION if before >= 0 else begin > newest)
         if not again and (begin < 0 or before < 0 or begin < before):
             if kind == "common":
-                again = fell or (was_gone and begin < 0 and not (gone and counts == old))
+                again = fell or (was_gone and begin < 0 and last > newest and not (gone and counts == old))
             else:
                 again = fell and all(new < was for new, was in compared if was > 0)
         if again:

@@ -171,7 +171,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         return {}
 
     def reporters(self) -> frozenset[str]:
-        """Return what reports the rows of its tables, as the configuration names it: no two sources of a system may have one in common."""
+        """Return what reports the rows of its tables, as the configuration names it: NAME, or NAME/PART for a part of what it reports.
+
+        No two sources of a system may have one in common, or one a part and the other all.
+        """
         return frozenset()
 
     def max_rates(self) -> Mapping[str, float]:
@@ -231,8 +234,8 @@ class Site(msgspec.Struct, frozen=True):
     secret: returns the secret that a `*_file` or `*_env` field names; raises ConfigError where it is missing.
     read: a callback, from any thread, for the number of bytes read of saved files that are read before the first window.
     hub: the endpoint at which the hub of the nodes answers.
-    shows_users: examples of dropped records may name users and commands; otherwise they have the shape of a job id alone
-    (tokiod.dropped.shape).
+    shows_users: examples of dropped records may name users and commands, as a command of a person shows them; otherwise, as in the daemon,
+    whose log and ledger are read by others and kept for longer, they have the shape of a job id alone (tokiod.dropped.shape).
     """
 
     calendar: Calendar

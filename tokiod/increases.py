@@ -15,7 +15,7 @@
 
 A sample is refused that is not later than the one before by its own snapshot, and has an earlier or no begin, or counts that fell: an old
 answer, or a poll by a clock that was ahead. Both clocks, the poller's and the source's, may jump: with one begin, the order counts in which
-no count falls. A sample with a count above MOST is refused too.
+no count falls, so a common count that fell is old whatever its snapshot. A sample with a count above MOST is refused too.
 
 The rule of LMT's counters, of which nothing but the value is known, is another one: tokiod.tts.counters.
 """
@@ -171,6 +171,8 @@ def _again(found: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     is_blind = ~is_later & ((begin < 0) | (before < 0) | (begin < before))
     # A source may say more than once that it forgot the counts.
     was_gone = np.append(False, found.gone)[:-1] & (begin < 0) & ~(found.gone & ~changed) & bool(found.common)
+    # What was done after it was forgotten is later: at the same snapshot it is an old answer, or a poll by another clock.
+    was_gone &= _snapshots(found) > _before(_snapshots(found))
     again = follows & (is_later | is_blind & (commonly | fell & ~stood | was_gone))
     return again, follows & fell & ~again
 
@@ -199,34 +201,43 @@ def _grown(found: Samples, again: NDArray[np.bool_]) -> dict[str, NDArray[np.int
 
 def _older(found: Samples) -> NDArray[np.bool_]:
     """Return which samples are older than one before them. Only series in which a snapshot is not later are looked at one by one."""
-    older, follows, before = np.zeros(len(found), bool), found.follows, _before(found.begin)
-    # A snapshot that is days after its poll is no time.
-    last = np.where(found.last > (found.time + _DAY) * BILLION, found.time * BILLION, found.last)
-    suspect = follows & (last <= _before(last)) & (found.begin <= before)
+    older, follows, before, last = np.zeros(len(found), bool), found.follows, _before(found.begin), _snapshots(found)
+    fell = np.zeros(len(found), bool)
+    for values in found.common.values():
+        counted, has = _last(values, follows)
+        fell |= has & (values >= 0) & (values < counted)
+    fell &= (found.begin >= 0) & (found.begin == before)
+    suspect = fell | follows & (last <= _before(last)) & (found.begin <= before)
     at, of = np.flatnonzero(suspect), {**found.common, **found.parts}
     if not len(at):
         return older
     begin = found.begin[at]
-    is_old = np.where(begin < 0, last[at] < last[at - 1], begin < before[at])
+    is_old = fell[at] | np.where(begin < 0, last[at] < last[at - 1], begin < before[at])
     for values in of.values():
         counted, has = _last(values, follows)
         is_old |= has[at] & (values[at] >= 0) & (values[at] < counted[at])
     for number in np.unique(found.series[at[is_old]]):
         first, end = np.searchsorted(found.series, [number, number + 1])
         counts = np.array([values[first:end] for values in of.values()], np.int64).reshape(len(of), end - first).T
-        older[first:end] = _older_of_one(found.begin[first:end].tolist(), last[first:end].tolist(), counts)
+        older[first:end] = _older_of_one(found.begin[first:end].tolist(), last[first:end].tolist(), counts, len(found.common))
     return older
 
 
-def _older_of_one(begin: list[int], last: list[int], counts: NDArray[np.int64]) -> list[bool]:
-    """Return which samples of one series are older than one before them. counts: i8[n, counts]."""
+def _snapshots(found: Samples) -> NDArray[np.int64]:
+    """Return i8[n]: the snapshots; one that is days after its poll is no time."""
+    return np.where(found.last > (found.time + _DAY) * BILLION, found.time * BILLION, found.last)
+
+
+def _older_of_one(begin: list[int], last: list[int], counts: NDArray[np.int64], common: int) -> list[bool]:
+    """Return which samples of one series are older than one before them. counts: i8[n, counts], the first `common` of them common."""
     older = [False]
     began, newest, base = begin[0], last[0], counts[0]
     for this, snapshot, values in zip(begin[1:], last[1:], counts[1:], strict=True):
         is_present = values >= 0
-        has_fallen = bool((is_present & (values < base)).any())
+        fell = is_present & (values < base)
         needs_fall = this == began >= 0 or (this < 0 and snapshot == newest)
-        is_old = snapshot <= newest and this <= began and (has_fallen or not needs_fall)
+        is_old = snapshot <= newest and this <= began and bool(fell.any() or not needs_fall)
+        is_old |= this == began >= 0 and bool(fell[:common].any())
         older.append(is_old)
         if not is_old:
             base = values if this > began >= 0 else np.where(is_present, values, base)

@@ -173,16 +173,22 @@ class JobCounts:
         return changed, keys
 
     def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, dropped: Counter[str]) -> Iterator[_Row]:
-        """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it."""
+        """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it.
+
+        And where the counts began again: the window that had them may not be stored, and no later row covers them.
+        """
         kept = counts.values[:, :, (SAMPLES, SUM)]
         for row, (block, snapshot, start) in enumerate(zip(hashes, counts.snapshot.tolist(), counts.start.tolist(), strict=True)):
             job = jobs[row]
             before = self._last.get(job)
             self._last[job] = _Last(block, snapshot, start, kept[row].tobytes(), time)
-            if before is not None and start > before.start >= 0:
-                # What was done between the poll before and that is unknown.
-                dropped[RESTARTED] += 1
-            elif before is not None and self._polled is not None and time - before.time > BASELINE_SECONDS:
+            if before is None or self._polled is None:
+                continue
+            # What was done between the poll before and that is unknown.
+            dropped[RESTARTED] += start > before.start >= 0
+            if start != before.start and not before.ended:
+                yield _Row(job, time - 1, ENDED_REMOVED, before)
+            elif time - before.time > BASELINE_SECONDS:
                 yield _Row(job, self._polled, 0, before)
 
     def _removed(self, keys: set[bytes], time: int, dropped: Counter[str]) -> Iterator[_Row]:

@@ -82,8 +82,9 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return frozenset()
 
     def reporters(self) -> frozenset[str]:
-        """Return the servers."""
-        return frozenset(self.servers)
+        """Return the servers, or their parts of the file system."""
+        part = f"/{self.filesystem}" if self.filesystem else ""
+        return frozenset(server + part for server in self.servers)
 
     def faults(self) -> list[str]:
         """Return the errors of servers, commands, formats and time limits."""

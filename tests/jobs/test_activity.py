@@ -68,6 +68,34 @@ def test_a_clock_that_jumped_doubles_nothing(made, seconds, lasted, begin):
         assert (sum(parts), min(parts) >= 0) == (whole, True)
 
 
+def lives(back):
+    """Rows of five lives of a job, each with 10 opens, by a daemon whose clock is back by some seconds in the last one."""
+    for life in range(5):
+        begin = DAY + 7200 + 1000 * life
+        for n in range(1, 6):
+            time = begin + 60 * n - (back if life == 4 else 0)
+            yield {**polled(time, OST, KEY, begin, {"open.samples": 2 * n}), "last": (begin + 60 * n - 9) * BILLION}
+
+
+@pytest.mark.parametrize("back", [0, 900, 1700, 3100])
+def test_a_clock_that_was_set_back_hides_no_life_of_the_counts(made, back):
+    made.store(*lives(back))
+    edges = [DAY, DAY + 7200 + back % 977, DAY + 9300, DAY + 10_400, DAY + 86400]
+    for at in (None, DAY + 4 * 86400):
+        if at:
+            made.merged(at)
+        assert sums(made) == ({"open.samples": 50}, {})
+        assert sum(sums(made, start, end)[0].get("open.samples", 0) for start, end in pairwise(edges)) == 50
+
+
+def test_clocks_of_server_and_daemon_that_jump_at_one_time_double_nothing(made):
+    polls = [(1040, 1011, 23), (1060, 1013, 9), (1100, 1094, 24), (1120, 887, 15), (1380, 932, 20)]
+    made.store(
+        *({**polled(DAY + time, OST, KEY, DAY + 850, {"open.samples": n}), "last": (DAY + last) * BILLION} for time, last, n in polls)
+    )
+    assert sums(made) == ({"open.samples": 24}, {OLDER: 3})
+
+
 def test_windows_in_any_order_of_arrival_and_merged_twice_have_the_same_sums(made, tmp_path):
     rows = list(ahead(600, 300, DAY))
     other = JobDays(tmp_path / "other")

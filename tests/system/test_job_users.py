@@ -95,7 +95,9 @@ def test_what_is_not_allowed_is_nowhere(tmp_path, users):
     held = {**everything(directory), Path("printed"): b"".join(one.stdout + one.stderr for one in printed)}
     found = {word: [str(path) for path, content in held.items() if word.encode() in content] for word in (USER, COMMAND, NAME)}
     if users == "names":
-        assert all(paths and all(path.endswith(".jobs") for path in paths) for paths in found.values()), found
+        # And `once` shows them to its user.
+        assert all(paths and all(path.endswith(".jobs") or path == "printed" for path in paths) for paths in found.values()), found
+        assert not any(word.encode() in one.stdout + one.stderr for one in (*printed[:2], printed[3]) for word in found)
         return
     assert found == {USER: [], COMMAND: [], NAME: []}
     keys = [job_parts(key) for key in rows().jobs.tolist()]

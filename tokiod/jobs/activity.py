@@ -3,6 +3,9 @@
 Counts are stored as they were read, so that a poll or a window that is lost takes nothing with it: the difference to the row before it
 covers both. tokiod.increases has the rule. What Lustre counts of a job on a target begins again together; what a node counts is a sum over
 devices, processes and children, which may go away; and its perf events begin again alone. States (tokiod.job_columns) are as they were.
+
+All that Lustre counts since one begin is a life of the job on the target. Each life is counted by itself: its counts only rise, so its sum
+is right in any order of polls. Clocks that jump, and old answers, mix lives: a row of one life shows nothing about another one.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tokiod.increases import FELL, IMPLAUSIBLE, OLDER, Samples, increases, place_before, refused
 from tokiod.job_columns import falls_alone, is_of_parts, is_state
 from tokiod.window_data import ENDED_REMOVED
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tokiod.jobs.rows import JobRows
@@ -35,24 +39,47 @@ class Activity:
     is_known: NDArray[np.bool_]
     odd: dict[str, NDArray[np.bool_]]
 
-    def where(self, kept: NDArray[np.bool_]) -> Activity:
-        """Return what was done up to some of the rows. kept: bool[n]."""
+    def where(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Activity:
+        """Return what was done up to some of the rows. kept: bool[n], or their places."""
         counts = {name: values[kept] for name, values in self.counts.items()}
         return Activity(self.since[kept], counts, self.is_known[kept], {reason: of[kept] for reason, of in self.odd.items()})
 
 
 def activity(rows: JobRows) -> Activity:
-    """Return the differences of rows that are sorted by job, target and time."""
+    """Return the differences of rows that are sorted by job, target and time, or by_lives()."""
+    if (order := _order_of_lives(rows)) is not None:
+        return activity(rows.where(order)).where(np.argsort(order))
     found = increases(_samples(rows))
     counts = {name: found.counts.get(name, values) for name, values in rows.counts.items()}
     odd = {OLDER: found.is_older, IMPLAUSIBLE: found.is_implausible, FELL: found.fell}
     return Activity(found.since, counts, found.is_known, odd)
 
 
+def by_lives(rows: JobRows) -> JobRows:
+    """Return rows that are sorted by job, target, life and time."""
+    order = _order_of_lives(rows)
+    return rows if order is None else rows.where(order)
+
+
 def is_credible(rows: JobRows) -> NDArray[np.bool_]:
-    """Return bool[n]: which rows are not refused."""
+    """Return bool[n]: which rows are not refused. Rows are sorted by_lives(), here and below."""
     is_older, is_implausible = refused(_samples(rows))
     return ~(is_older | is_implausible)
+
+
+def _order_of_lives(rows: JobRows) -> NDArray[np.int64] | None:
+    """Return the order of rows by job, target, life and time; None where it is that, as without jumps of clocks and old answers."""
+    begin = rows.columns["begin"]
+    if all(map(is_of_parts, rows.counts)) or not (is_next(rows)[1:] & (begin[1:] < begin[:-1])).any():
+        return None
+    return np.lexsort((rows.columns["time"], begin, rows.target, rows.job))
+
+
+def is_next(rows: JobRows) -> NDArray[np.bool_]:
+    """Return bool[n]: whether the row before each is of the same job and target."""
+    found = np.zeros(len(rows), bool)
+    found[1:] = (rows.job[1:] == rows.job[:-1]) & (rows.target[1:] == rows.target[:-1])
+    return found
 
 
 def _samples(rows: JobRows) -> Samples:
@@ -61,11 +88,14 @@ def _samples(rows: JobRows) -> Samples:
     own = {name: values for name, values in counts.items() if falls_alone(name)}
     parts = {name: values for name, values in counts.items() if is_of_parts(name) and name not in own}
     common = {name: values for name, values in counts.items() if not is_of_parts(name)}
-    return Samples(rows.job * len(rows.targets) + rows.target, time, begin, last, ended == ENDED_REMOVED, common, parts, own)
+    series = rows.job * len(rows.targets) + rows.target
+    if common:
+        series = np.cumsum(~is_next(rows) | (begin != np.append(begin[:1], begin[:-1])))
+    return Samples(series, time, begin, last, ended == ENDED_REMOVED, common, parts, own)
 
 
 def following(rows: JobRows) -> NDArray[np.bool_]:
-    """Return bool[n]: whether the row before each is of the same job and target."""
+    """Return bool[n]: whether the row before each is of the same job, target and life."""
     return _samples(rows).follows
 
 

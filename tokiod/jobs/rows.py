@@ -73,9 +73,9 @@ class JobRows:
     def __len__(self) -> int:
         return len(self.job)
 
-    def where(self, kept: NDArray[np.bool_]) -> JobRows:
-        """Return some of the rows. kept: bool[n]."""
-        if kept.all():
+    def where(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> JobRows:
+        """Return some of the rows. kept: bool[n], or their places."""
+        if kept.dtype == bool and kept.all():
             return self
         columns, counts = ({name: values[kept] for name, values in of.items()} for of in (self.columns, self.counts))
         return JobRows(self.jobs, self.targets, self.job[kept], self.target[kept], columns, counts)

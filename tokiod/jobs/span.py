@@ -19,7 +19,7 @@ import numpy as np
 
 from tokiod.increases import BILLION, IMPLAUSIBLE, OLDER
 from tokiod.job_columns import UNKNOWN, absent, is_state
-from tokiod.jobs.activity import activity, following, is_credible, places_before
+from tokiod.jobs.activity import activity, by_lives, following, is_credible, is_next, places_before
 from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, polled_until, read, table_files
 from tokiod.jobs.unknown import sums_at, sums_from
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
@@ -187,11 +187,16 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
     done, is_in = activity(rows), rows.columns["time"] >= start
     kept = is_in & ~done.odd[OLDER] & ~done.odd[IMPLAUSIBLE]
     odd = {reason: n for reason, of in done.odd.items() if (n := int((of & is_in).sum()))}
-    return SpanRows(rows.where(kept), done.where(kept), odd)
+    rows, done = rows.where(kept), done.where(kept)
+    time = rows.columns["time"]
+    if (is_next(rows)[1:] & (time[1:] < time[:-1])).any():
+        order = np.lexsort((time, rows.target, rows.job))
+        rows, done = rows.where(order), done.where(order)
+    return SpanRows(rows, done, odd)
 
 
 def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
-    """Return which rows of a span are the first of their job and target, or with some count, of counts that began before the span."""
+    """Return which rows of a span are the first of their life, or with some count, of counts that began before the span."""
     follows = following(rows)
     is_first = ~follows
     for name, place in places_before(rows, follows).items():
@@ -201,7 +206,8 @@ def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
 
 
 def _last_before(rows: JobRows, start: int) -> JobRows:
-    """Leave out rows before a span, but for the last of each job and target that has rows in it, and the last that has each count."""
+    """Leave out rows before a span, but for the last of each life that has rows in it, and that has each count; sort by_lives()."""
+    rows = by_lives(rows)
     rows = rows.where(is_credible(rows) | (rows.columns["time"] >= start))
     time, follows = rows.columns["time"], following(rows)
     firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
@@ -239,7 +245,7 @@ def _divided(found: list[Index], before: Iterable[Index], counts: Collection[str
 
 def _summed(found: SpanRows, weights: NDArray[np.float64] | None) -> Series:
     rows, done = found.rows, found.activity
-    firsts = np.flatnonzero(~following(rows))
+    firsts = np.flatnonzero(~is_next(rows))
     if not len(firsts):
         return replace(_added([]), odd=found.odd)
     until = rows.columns["time"]

@@ -68,7 +68,7 @@ class SourceFactory:
         self._config = config
         self._links = links
         self._calendar = Calendar(config.timezone)
-        self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner, shows_users=config.jobs.users == "names")
+        self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
         self._identities = identities(config) if any(source.tables for source in config.source) else None
         self._sender = sender
         self._ledger = ledger

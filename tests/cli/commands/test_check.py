@@ -225,6 +225,13 @@ def test_two_sources_that_ask_one_server_for_the_jobs_of_a_system_are_refused(ru
         assert run(SITE + first + other)[0] == 0
 
 
+@pytest.mark.parametrize(("one", "two", "is_fine"), [("fs1", "fs2", True), ("fs1", "fs1", False), ("", "fs1", False), ("fs1", "", False)])
+def test_sources_of_one_server_may_share_it_by_file_systems(run, one, two, is_fine):
+    sources = [ASKED.format(name, "fs", '["mds1", "oss1"]') + f'filesystem = "{of}"\n' * bool(of) for name, of in (("a", one), ("b", two))]
+    code, _, err = run(SITE + "".join(sources))
+    assert (code, "source b: mds1/fs1 and 1 more of fs is asked by source a too" in err) == ((0, False) if is_fine else (2, True))
+
+
 def test_two_sources_of_the_nodes_of_a_system_are_refused_also_with_other_metrics(run):
     nodes = '[[source]]\nname = "{0}"\nkind = "nodes"\nsystem = "c.nodes"\nmetrics = ["{0}"]\n'
     hub = '[hub]\nendpoint = "tcp://0.0.0.0:5561"\nsecret_key_file = "/etc/hub.key"\nclasses = { c = ["nid*"] }\n'

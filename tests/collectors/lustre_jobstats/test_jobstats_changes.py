@@ -321,3 +321,16 @@ def test_memory_does_not_grow_with_polls_nor_with_jobs_that_left():
         tracemalloc.stop()
     assert len(counts) == 200
     assert held[-1] < 1.2 * held[2]
+
+
+def test_counts_that_began_again_after_a_window_that_is_not_stored_are_kept():
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    seen = []
+    for _ in range(3):
+        target.act(b"4711", "open", 5, 10)
+        change = counts.update(target.text(), target.now // SECOND)
+        seen += zip(change.start.tolist(), change.samples[:, change.operations.index("open")].tolist(), change.ended.tolist(), strict=True)
+        target.jobs.clear()  # the target restarts
+        target.idle(60)
+    assert [one[1:] for one in seen] == [(5, 0), (5, 0), (5, ENDED_REMOVED), (5, 0), (5, ENDED_REMOVED)]
+    assert (seen[2][0], seen[4][0]) == (seen[0][0], seen[1][0])
