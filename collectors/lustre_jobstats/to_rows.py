@@ -29,7 +29,7 @@ TOO_EARLY = "output whose time is before operations that it counts"
 TWO_SERVERS = "target that two servers list"
 CUT_ID = "job id of 31 bytes, whose last part Lustre cut"
 REMEDIES = {
-    UNKNOWN_ID: "set jobid_name as `lctl get_param jobid_var jobid_name` prints it on clients",
+    UNKNOWN_ID: "set jobid_name (--jobid-name) as `lctl get_param jobid_var jobid_name` prints it on clients",
     OTHER_FILESYSTEM: "a source with another filesystem collects it",
     CUT_ID: "make ids shorter by jobid_name on clients",
     IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",

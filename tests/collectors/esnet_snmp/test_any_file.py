@@ -105,7 +105,7 @@ def check(path, known, done, what, *, is_whole):
         return
     found = archived_input.cells(out)
     # A direction that occurs twice may have points of its own, and so may a point after its null.
-    added = {3.5} if "block" in done else {77.25} if "again but other" in done else set()
+    added = {value for value, kind in ((3.5, "block"), (77.25, "again but other")) if kind in done}
     wrong = {place: value for place, value in found.items() if right.get(place) != value and (place in right or value not in added)}
     wrong = {place: value for place, value in wrong.items() if value != 3.5 or "block" not in done}
     wrong = {place: value for place, value in wrong.items() if value != 77.25 or "time" not in done}
