@@ -31,8 +31,10 @@ USE_COUNTERS = 'set values = "counters" (--values counters), or StoreRates true 
 USE_RATES = 'set values = "rates" (--values rates)'
 DEVICE_RATES = {BYTES_RATE: 1.6e10, OPS_RATE: 1e7}
 """No device does more in a second: four lanes of PCIe 5.0 carry 15.75 GB."""
-MANY_RISES = 20
-"""So many values that are whole numbers and above the one before are counters, however small."""
+MANY_RISES, SOME_RISES = 20, 4
+"""So many values that are whole numbers and above the one before are counters, however small; or if one is above what a device can do."""
+SMALL_STEP = 0.25
+"""Of the mean: a counter is larger than what is added to it, where a load that begins rises from zero."""
 SEVERAL = 4
 """So many rates of a host that have no fraction are no coincidence."""
 
@@ -81,8 +83,12 @@ def plausible(samples: Measured, rules: Rules, series: Series, dropped: Dropped)
         found.append((COUNTER, counters, USE_COUNTERS))
     if samples.value.min(initial=0) < 0 or (samples.value > rules.highest(0, 0).take(samples.measure)).any():
         bad = (samples.value < 0) | (samples.value > rules.highest(ROUNDING, JITTER).take(samples.measure))
-        jiffies = samples.measure == IN_JIFFIES
-        found += [(COUNTER, bad & jiffies, PERCENTAGE), (IMPLAUSIBLE, bad & ~jiffies, _remedy(rules))]
+        jiffies, rate = samples.measure == IN_JIFFIES, (samples.measure <= OPS_RATE) & (samples.value > 0) & (not rules.counters)
+        found += [
+            (COUNTER, (bad & jiffies) | _with_counted(bad & jiffies, samples, series), PERCENTAGE),
+            (IMPLAUSIBLE, bad & rate, "raise max_rate (--max-rate) if a disk is that fast; " + USE_COUNTERS),
+            (IMPLAUSIBLE, bad, ""),
+        ]
     if not found:
         return samples
     good = np.ones(len(samples.value), bool)
@@ -96,8 +102,12 @@ def plausible(samples: Measured, rules: Rules, series: Series, dropped: Dropped)
     return replace(some, value=np.where(is_share, np.minimum(some.value, FULL), some.value))
 
 
-def _remedy(rules: Rules) -> str:
-    return "" if rules.counters else "raise max_rate if a disk is that fast; " + USE_COUNTERS
+def _with_counted(bad: NDArray[np.bool_], samples: Measured, series: Series) -> NDArray[np.bool_]:
+    """Return which jiffies are of hosts of which at least half are no rates: a core that was hardly ever used has a small counter."""
+    jiffies, hosts = samples.measure == IN_JIFFIES, series.layout().host.take(samples.series)
+    counted, all_of = (np.bincount(hosts[some], minlength=int(hosts.max(initial=0)) + 1) for some in (bad, jiffies))
+    found: NDArray[np.bool_] = jiffies & ((counted > 0) & (2 * counted >= all_of)).take(hosts)
+    return found
 
 
 def _shown(samples: Measured, place: int, series: Series) -> str:
@@ -120,7 +130,9 @@ def _counters(samples: Measured, series: Series) -> NDArray[np.bool_] | None:
     suspect = whole & busy
     if not suspect.any():
         return None
-    counting = suspect & _grown(samples.of(where[suspect[host]]), hosts, len(suspect))
+    grown, falling = _grown(samples.of(where[suspect[host]]), hosts, len(suspect))
+    # Next to hosts with counters, one whose values never fall has them too: an idle one, or one that was seen once.
+    counting = suspect & (grown | ~falling) if (suspect & grown).any() else suspect & grown
     found = np.zeros(len(samples.value), bool)
     found[where] = counting[host]
     if counting.any() and (counting == busy).all():
@@ -130,8 +142,8 @@ def _counters(samples: Measured, series: Series) -> NDArray[np.bool_] | None:
 
 
 # A host whose counters began again falls once on each disk. A window may have one sample of each series, which can't rise.
-def _grown(samples: Measured, hosts: NDArray[np.uint32], count: int) -> NDArray[np.bool_]:
-    """Return the hosts, bool[count], of which no value falls and one is above what a device can do, or many rise and few fall."""
+def _grown(samples: Measured, hosts: NDArray[np.uint32], count: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the hosts, bool[count], whose values rise as counters do, of which one is too large or many rise; and those with a fall."""
     order = np.lexsort((samples.value, samples.time, samples.series))
     series, value, measure = samples.series[order], samples.value[order], samples.measure[order]
     host = hosts.take(series)
@@ -140,6 +152,8 @@ def _grown(samples: Measured, hosts: NDArray[np.uint32], count: int) -> NDArray[
     step = np.where(is_pair, np.diff(value), 0.0)
     pairs, rises, falls = (np.bincount(host[1:][some], minlength=count) for some in (is_pair, step > 0, step < 0))
     busy, above = (np.bincount(host[some], minlength=count) for some in (value > 0, value > most))
+    whole, added = (np.bincount(of, some, minlength=count) for of, some in ((host, value), (host[1:], np.maximum(step, 0.0))))
+    is_small = added * busy <= SMALL_STEP * whole * np.maximum(rises, 1)
     grown = (falls == 0) & (above > 0) & ((rises > 0) | ((pairs == 0) & (busy >= SEVERAL)))
-    counting: NDArray[np.bool_] = grown | ((rises >= MANY_RISES) & (4 * falls <= rises))
-    return counting
+    many = (rises >= np.where(above > 0, SOME_RISES, MANY_RISES)) & (4 * falls <= rises) & ((above > 0) | is_small)
+    return grown | many, falls > 0

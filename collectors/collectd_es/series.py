@@ -75,10 +75,12 @@ JIFFIES_COUNTED = "CPU in jiffies"
 PERCENTAGE = "set ValuesPercentage true in collectd's plugin cpu"
 REMEDIES = {
     "unknown plugin": "disk, memory and cpu are stored; set fields.plugin if another field has it (--plugin-field)",
+    "unknown type": "of disks disk_octets and disk_ops are stored, and ValuesAbsolute of memory; or set fields.type (--type-field)",
+    "unknown type instance": "set fields.type_instance (--type-instance-field) if another field has it",
     "no type": "set fields.type (--type-field)",
     NO_HOST: "set fields.host (--host-field)",
-    UNKNOWN_HOST: "hosts does not match it",
-    UNKNOWN_DEVICE: "devices does not match it",
+    UNKNOWN_HOST: "hosts (--hosts) does not match it",
+    UNKNOWN_DEVICE: "devices (--devices) does not match it",
     "no device": "set fields.plugin_instance (--plugin-instance-field)",
     PART_OF_DISKS: "its bytes are those of a disk again; set devices to count it",
     NOT_PER_CORE: "set ReportByCpu true, or CalculateAverage true for each host in collectd's aggregation",

@@ -33,11 +33,14 @@ MAX_INTERFACES = 10_000
 MALFORMED = "malformed point"
 MALFORMED_NAME = "malformed interface name"
 OTHER_INTERFACE = "direction of an interface that was not asked for"
+OTHER_DIRECTION = "direction that is no in or out with rates"
+REPEATED = "name or time that occurs twice with different values"
 OTHER_UNITS = "interface whose rates are in other units"
 NEGATIVE = "negative rate"
 INFINITE = "infinite rate"
 UNITS = "bytes/sec"
 REMEDY_OF_UNITS = f'"units" must be "{UNITS}"'
+REMEDY_OF_DIRECTION = '"in" and "out" must be {epoch: rate}'
 LARGEST_RATE = BOUNDS[UNITS][1]
 _DIGITS = re.compile(r"[0-9]{1,12}")
 
@@ -115,7 +118,7 @@ def _interval(agg: Any) -> int | None:
 def parse_saved(data: bytes, place: str, dropped: Dropped) -> dict[Series, Points]:
     """Parse saved rates into points of each ("ROUTER:IFNAME", "in" or "out"); count the rest. Raises Fatal for another document."""
     try:
-        document = _decoded(data)
+        document = _decoded(data, dropped)
     except (ValueError, RecursionError) as error:
         raise Fatal(f"{place}: not saved rates, which are JSON: {error}") from None
     if not isinstance(document, dict) or not all(isinstance(interfaces, dict) for interfaces in document.values()):
@@ -138,22 +141,47 @@ def _of_document(document: dict[str, dict[str, Any]], dropped: Dropped) -> dict[
             elif (units := _value(directions.get("units"))) not in (None, UNITS):
                 dropped.add(OTHER_UNITS, 1, f"{router}:{name} in {units}", REMEDY_OF_UNITS)
             else:
-                of = {way: _points(directions[way]) for way in DATASETS if way in directions}
-                found |= {(f"{router}:{name}", way): points for way, points in of.items() if points is not None}
+                of = {way: _points(rates) for way, rates in directions.items() if way != "units"}
+                found |= {(f"{router}:{name}", way): points for way, points in of.items() if points is not None and way in DATASETS}
+                others = [way for way, points in of.items() if (points is None) == (way in DATASETS)]
+                dropped.add(OTHER_DIRECTION, len(others), f"{router}:{name} {others[0]}" if others else "", REMEDY_OF_DIRECTION)
     return found
 
 
 # A point takes 20 bytes as text and 250 as a key and a value of a dictionary. So the rates of each interface and direction are decoded
 # by themselves. Only the json module reads the NaN that it writes itself; such a file is decoded at once.
-def _decoded(data: bytes) -> Any:
+def _decoded(data: bytes, dropped: Dropped) -> Any:
     try:
-        return _BY_DIRECTION.decode(data)
+        found = _BY_DIRECTION.decode(data)
     except msgspec.DecodeError:
-        pass
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return json.loads(data)
+        return _merged(data, dropped)
+    interfaces = [one for of_router in found.values() for one in of_router.values()]
+    names = len(found) + sum(map(len, found.values())) + sum(map(len, interfaces))
+    in_rates = sum(bytes(raw).count(b":") for one in interfaces for raw in one.values())
+    # More colons than names: one of them contains a colon, or occurs twice.
+    return found if data.count(b":") == names + in_rates else _merged(data, dropped)
+
+
+def _merged(data: bytes | msgspec.Raw, dropped: Dropped) -> Any:
+    """Decode JSON whose names may occur twice: objects of one name become one, and of two values the later one that is not null counts."""
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        joined = dict(found)
+        return joined if len(joined) == len(found) else _joined({}, found, dropped)
+
+    return json.loads(bytes(data), object_pairs_hook=pairs)
+
+
+def _joined(known: dict[str, Any], found: Iterable[tuple[str, Any]], dropped: Dropped) -> dict[str, Any]:
+    for name, value in found:
+        before = known.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            _joined(before, value.items(), dropped)
+        elif before is None or value is not None:
+            is_same = before is None or before == value or before != before  # noqa: PLR0124 - NaN is null
+            dropped.add(REPEATED, int(not is_same), f"{name}: {before} and {value}", "the later one is stored")
+            known[name] = value
+    return known
 
 
 _BY_DIRECTION = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])
@@ -174,10 +202,19 @@ def _points(rates: Any) -> Points | None:
     if isinstance(rates, msgspec.Raw):
         try:
             regular = _REGULAR.decode(rates)
+            if bytes(rates).count(b":") > len(regular):
+                return _repeated(rates)
             return _regular(tuple(regular), tuple(regular.values()))
         except (msgspec.DecodeError, OverflowError):
             rates = _value(rates)
     return Points.of((_epoch(epoch), rate) for epoch, rate in rates.items()) if isinstance(rates, dict) else None
+
+
+def _repeated(rates: msgspec.Raw) -> Points:
+    dropped = Dropped()
+    points = Points.of((_epoch(epoch), rate) for epoch, rate in _merged(rates, dropped).items())
+    points.dropped.take(dropped)
+    return points
 
 
 def _regular(times: Sequence[int], rates: Sequence[float | None], interval: int | None = None) -> Points:
@@ -195,5 +232,5 @@ def _regular(times: Sequence[int], rates: Sequence[float | None], interval: int 
     return Points(time[known].astype(np.int64), rate[known] + 0.0, interval, dropped)
 
 
-def _epoch(text: str) -> int | None:
-    return int(text) if _DIGITS.fullmatch(text) else None
+def _epoch(text: str) -> int | str:
+    return int(text) if _DIGITS.fullmatch(text) else text

@@ -52,6 +52,10 @@ BASELINE_SECONDS = JOB_LOOKBACK_SECONDS // 2
 _BILLION = 10**9
 
 
+_BEGINS = {b"", b"job_stats:", b"job_stats:\n- job_id:", b"job_stats:\r\n- job_id:"}
+"""What is before the first block of a target."""
+
+
 class _Last(NamedTuple):
     """What a job's block was. block: its hash; start, snapshot: as in Counts; counts: samples and sums of its operations, as i8.
 
@@ -123,9 +127,10 @@ class JobCounts:
         dropped: Counter[str] = Counter()
         found = blocks(text)
         changed, keys = self._changed(text, found, dropped)
-        # Lustre prints every operation of every job, so a last block with fewer of them was cut, and the next poll will see it whole.
-        if len(found) > 1 and text.count(SAMPLES_OF, *found[-1]) < text.count(SAMPLES_OF, *found[0]):
-            dropped[MALFORMED] += changed.pop(len(found) - 1, None) is not None
+        for place in _cut(text, found):
+            dropped[MALFORMED] += changed.pop(place, None) is not None
+        if text[: found[0][0] if found else len(text)].strip() not in _BEGINS:
+            dropped[MALFORMED] += 1
         counts = parse(text, [found[place] for place in changed], self._operations, dropped)
         those = list(changed.values())
         jobs, hashes = zip(*[those[row] for row in counts.places.tolist()], strict=True) if len(counts.places) else ((), ())
@@ -235,3 +240,10 @@ class JobCounts:
         ids = (*jobs, *(one.job for one in others))
         snapshot, start, times, ended = fixed.T
         return Changes(ids, names, last[:, :, 0], last[:, :, 1], snapshot, start, times, ended, listed, dropped)
+
+
+def _cut(text: bytes, found: Sequence[tuple[int, int]]) -> list[int]:
+    """Return which blocks lost lines: Lustre prints every operation of every job of a target, and the next poll will see them whole."""
+    lines = [text.count(SAMPLES_OF, start, end) for start, end in found]
+    usual = max(Counter(lines).items(), key=lambda one: one[::-1])[0] if lines else 0
+    return [place for place, count in enumerate(lines) if count < usual]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.lustre_jobstats.command import ServerCommands
@@ -84,7 +85,10 @@ class JobStats:
         self, outputs: Mapping[str, bytes], window: Window, time: int, dropped: Dropped
     ) -> tuple[list[TargetCounts], list[str]]:
         """Return the counts of all targets, and what is wrong with some. Raises CollectError where the file system is unclear."""
-        listed, unknown = texts(outputs, dropped.counts)
+        lost: Counter[str] = Counter()
+        examples: dict[str, bytes] = {}
+        listed, unknown = texts(outputs, lost, examples)
+        self._keys.note(dropped, lost, examples)
         filesystem = self._config.filesystem
         if fault := filesystem_fault(listed, filesystem):
             raise (Transient if filesystem else Fatal)(f"the servers have {fault}")

@@ -24,7 +24,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, MutableMapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ MAX_COUNT = 2**62
 """A count from here on was below zero on its server, or is damaged. A row has no such count, so sums don't overflow soon."""
 EXAMPLE_BYTES = 100
 """Of a block that is shown."""
+FIRST_SECOND = 10**9
+"""A time before 2001 lost its last digits."""
 FIELDS = ("samples", "min", "max", "sum")
 SAMPLES, SUM = FIELDS.index("samples"), FIELDS.index("sum")
 
@@ -51,6 +53,9 @@ _TARGET = re.compile(rb"^" + TARGET_LINE, re.MULTILINE)
 _PREFIXED = re.compile(rb"^([A-Za-z0-9._-]{1,255}): (?:obdfilter|mdt)\.[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4}\.job_stats=\r?$", re.MULTILINE)
 TARGET_NAME = re.compile(r"(?<![\w-])[\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4}(?![\w-])", re.ASCII)
 SAMPLES_OF = b"{ samples:"
+_LAST_LINES = re.compile(rb"^  [a-z_]{1,32}: *+\{ *+samples:[^\n]*(?:\n(?!  )[^\n]{0,200})?\Z", re.MULTILINE)
+"""The end of a block, and what is left of the line that names the next target. A job id has no room for that and a line of an operation."""
+_LINE_END = re.compile(rb"\}(?=[ \r]*+(?:\n|\Z))")
 _JOB_ID = b"\n- job_id:"
 _JOB = re.compile(_JOB_ID)
 _SNAPSHOT = b"\n  snapshot_time:"
@@ -61,7 +66,8 @@ _HEAD = re.compile(
 )
 _OPERATION = re.compile(
     rb"""^\ \ ([a-z_]{1,32}):\ *+\{\ *+samples:\ *+(\d{1,20}),\ *+unit:\ *+([a-z]{1,8})
-        (?:,\ *+min:\ *+(\d{1,20}),\ *+max:\ *+(\d{1,20}),\ *+sum:\ *+(\d{1,20}))?[^\n{}]*+(?:\{[^\n{}]*+\}\ *+)?\}""",
+        (?:,\ *+min:\ *+(\d{1,20}),\ *+max:\ *+(\d{1,20}),\ *+sum:\ *+(\d{1,20})
+        |(?!.*\ (?:min|max|sum):))(?=[,\ }])[^\n{}]*+(?:\{[^\n{}]*+\}\ *+)?\}""",
     re.VERBOSE | re.MULTILINE,
 )
 _ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
@@ -115,13 +121,28 @@ def has_target(text: bytes) -> bool:
     return _TARGET.search(text) is not None
 
 
-def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield each target of an output with its text; text before the first one is counted in dropped."""
+def targets(text: bytes, dropped: Counter[str], examples: MutableMapping[str, bytes] | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield each target of an output with its text; text of no target is counted in dropped."""
     found = list(_TARGET.finditer(text))
-    if text[: found[0].start() if found else len(text)].strip():
-        dropped[NO_TARGET] += 1
-    ends = [*(one.start() for one in found[1:]), len(text)]
-    yield from ((one[1].decode(), text[one.end() : end]) for one, end in zip(found, ends, strict=False))
+    starts = [*(one.start() for one in found), len(text)]
+    parts = [(one.end(), _own_end(text, one.end(), end)) for one, end in zip(found, starts[1:], strict=True)]
+    for start, end in zip([0, *(end for _, end in parts)], starts, strict=True):
+        if lost := text[start : min(end, start + EXAMPLE_BYTES)].strip():
+            dropped[NO_TARGET] += 1
+            if examples is not None:
+                examples.setdefault(NO_TARGET, lost)
+    yield from ((one[1].decode(), text[start:end]) for one, (start, end) in zip(found, parts, strict=True))
+
+
+def _own_end(text: bytes, start: int, end: int) -> int:
+    """Return where the text of a target ends: before the job_stats of another one, which lost one of the lines that begin it."""
+    place = text.find(b"job_stats:", start, end)
+    while (place := text.find(b"job_stats", place + 1, end)) >= 0:
+        line = text.rfind(b"\n", start, place)
+        last = _LAST_LINES.search(text[max(start, line - 2000) : line])
+        if last and not text.startswith((b"\n  ", b"\n- job_id:"), line):
+            return line - (len(last[0]) - len(last[0].partition(b"\n")[0]))
+    return end
 
 
 def without_prefix(text: bytes) -> bytes:
@@ -190,8 +211,7 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
     for place, (start, end) in enumerate(found):
         head = _HEAD.search(text, start, end)
         fields = _OPERATION.findall(text, head.end(), end) if head else []
-        # A block that lacks the end of a line was cut; a number that was cut is another number.
-        if not head or not fields or text.count(SAMPLES_OF, head.end(), end) != len(fields):
+        if not head or not fields or not _is_whole(text, head, end, fields):
             dropped[MALFORMED] += 1
             examples.setdefault(MALFORMED, text[start : min(end, start + EXAMPLE_BYTES)].strip())
             continue
@@ -208,7 +228,7 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
     values[row[is_kept], column[is_kept]] = given[is_kept]
     if not is_kept.all():
         dropped[TOO_MANY_OPERATIONS] += int((~is_kept).sum())
-    is_true: NDArray[np.bool_] = np.all(moments < _LIMIT, axis=1)
+    is_true: NDArray[np.bool_] = np.all((moments < _LIMIT) & ((moments >= FIRST_SECOND * _BILLION) | (moments == -1)), axis=1)
     is_true[row[(given[:, (SAMPLES, SUM)] >= MAX_COUNT).any(axis=1)]] = False
     if not is_true.all():
         false = np.flatnonzero(~is_true).tolist()
@@ -216,6 +236,14 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
         examples[IMPLAUSIBLE] = _largest(text, *found[places[false[0]]])
     snapshot, start_time = moments[is_true].T
     return Counts(np.array(places, np.int64)[is_true], tuple(operations.names), values[is_true], snapshot, start_time, examples)
+
+
+def _is_whole(text: bytes, head: re.Match[bytes], end: int, fields: Sequence[tuple[bytes, ...]]) -> bool:
+    """Return whether nothing was cut out of a block: a number that was cut is another number, and two blocks without a line are one."""
+    if head[3] and (head[2] is None) != (head[4] is None):
+        return False
+    lines = text.count(SAMPLES_OF, head.end(), end), len(_LINE_END.findall(text, head.end(), end)), len({name for name, *_ in fields})
+    return lines == (len(fields),) * len(lines)
 
 
 def _nanoseconds(seconds: bytes, fraction: bytes | None) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 
 from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.parse import TARGET_LINE, TARGET_NAME, has_target, without_prefix
-from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, texts
-from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, JobKeys, TargetCounts, rows
+from collectors.lustre_jobstats.targets import Targets, filesystem_fault, filesystem_of, newest, texts
+from collectors.lustre_jobstats.to_rows import OTHER_FILESYSTEM, SAME_TIME, TOO_EARLY, JobKeys, TargetCounts, rows
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # a server of OSTs has no mdt.*, and one of MDTs no obdfilter.*.
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
 _ANY_BEGIN = re.compile(rb"^BEGIN[ \t]+\d{1,11}\b", re.MULTILINE)
+CLOCK_SECONDS = 3600
+"""By so much a server's clock may be ahead of the one that wrote an output's time."""
 _HEADLESS = re.compile(rb"^job_stats:(?=[ \t\r]*$)", re.MULTILINE)
 
 
@@ -88,12 +90,15 @@ class SavedOutputs:
         for time, path, output in outputs:
             dropped: Counter[str] = Counter()
             examples: dict[str, bytes] = {}
-            for target, (_, text) in texts({path: output}, dropped)[0].items():
+            for target, (_, text) in texts({path: output}, dropped, examples, until=time)[0].items():
                 is_other = self._options.filesystem not in {None, filesystem_of(target)}
-                if is_other or time <= polled.get(target, -1):
-                    reason = OTHER_FILESYSTEM if is_other else SAME_TIME
+                is_early = newest(text) > time + CLOCK_SECONDS
+                if is_other or is_early or time <= polled.get(target, -1):
+                    reason = OTHER_FILESYSTEM if is_other else TOO_EARLY if is_early else SAME_TIME
                     dropped[reason] += 1
-                    examples.setdefault(reason, target.encode())
+                    examples.setdefault(
+                        reason, target.encode() + (b" at %d, its last operation at %d" % (time, newest(text)) if is_early else b"")
+                    )
                     others |= {target} if is_other else set()
                     continue
                 polled[target] = time

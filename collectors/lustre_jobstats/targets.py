@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -9,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from collectors.lustre_jobstats import parse
 from collectors.lustre_jobstats.changes import JobCounts
-from collectors.lustre_jobstats.to_rows import TargetCounts
+from collectors.lustre_jobstats.to_rows import TWO_SERVERS, TargetCounts
 from tokiod.errors import Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
     from tokiod.window import Window
 
 UNKNOWN_FORMAT = "target with an unknown format of job_stats"
-TWO_SERVERS = "target that two servers list"
 _SNAPSHOT = re.compile(rb"\n  snapshot_time: *(\d{1,11})")
 
 
@@ -95,25 +95,35 @@ def filesystem_fault(targets: Iterable[str], filesystem: str | None) -> str:
     return ""
 
 
-def texts(outputs: Mapping[str, bytes], dropped: Counter[str]) -> tuple[dict[str, tuple[str, bytes]], list[str]]:
+def texts(
+    outputs: Mapping[str, bytes], dropped: Counter[str], examples: MutableMapping[str, bytes], until: float = math.inf
+) -> tuple[dict[str, tuple[str, bytes]], list[str]]:
     """Return the server and the text of each target, and the servers whose output holds no target's text.
 
-    A target that is moving may be listed by two servers: the text with the newest operation counts.
+    A target that is moving may be listed by two servers: the text with the newest operation counts, that is not after `until`, epoch
+    seconds. examples: of dropped, by reason.
     """
     found: dict[str, tuple[str, bytes]] = {}
     unknown = []
     for server, output in outputs.items():
-        listed = list(parse.targets(parse.without_prefix(output), dropped))
+        listed = list(parse.targets(parse.without_prefix(output), dropped, examples))
         if output.strip() and not listed:
             unknown.append(server)
         for target, text in listed:
             if target in found:
                 dropped[TWO_SERVERS] += 1
-                if _newest(text) <= _newest(found[target][1]):
+                examples.setdefault(TWO_SERVERS, target.encode())
+                if _rank(text, until) <= _rank(found[target][1], until):
                     continue
             found[target] = server, text
     return found, unknown
 
 
-def _newest(text: bytes) -> int:
+def newest(text: bytes) -> int:
+    """Return the time of the last operation of all jobs of a target, epoch seconds."""
     return max(map(int, _SNAPSHOT.findall(text)), default=0)
+
+
+def _rank(text: bytes, until: float) -> tuple[bool, int]:
+    last = newest(text)
+    return last <= until, last

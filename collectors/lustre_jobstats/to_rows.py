@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.lustre_jobstats.job_names import JobNames
-from collectors.lustre_jobstats.parse import IMPLAUSIBLE, shown
+from collectors.lustre_jobstats.parse import IMPLAUSIBLE, MALFORMED, NO_TARGET, shown
 from tokiod.dropped import Dropped, shape
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,15 +25,22 @@ if TYPE_CHECKING:
 UNKNOWN_ID = "job id that matches no format"
 OTHER_FILESYSTEM = "target of another file system"
 SAME_TIME = "target with two outputs of one time"
+TOO_EARLY = "output whose time is before operations that it counts"
+TWO_SERVERS = "target that two servers list"
 CUT_ID = "job id of 31 bytes, whose last part Lustre cut"
 REMEDIES = {
-    UNKNOWN_ID: "set jobid_name as `lctl get_param jobid_var jobid_name` prints it on clients",
+    UNKNOWN_ID: "set jobid_name (--jobid-name) as `lctl get_param jobid_var jobid_name` prints it on clients",
     OTHER_FILESYSTEM: "a source with another filesystem collects it",
     CUT_ID: "make ids shorter by jobid_name on clients",
     IMPLAUSIBLE: "`lctl set_param *.*.job_stats=clear` on its server begins all counts again",
+    MALFORMED: "save whole outputs of `lctl get_param`, with all lines of each job",
+    NO_TARGET: "save whole outputs of `lctl get_param`, with the two lines that begin each target",
+    TWO_SERVERS: "of outputs of several times, each needs a line BEGIN EPOCH_SECONDS before it",
+    TOO_EARLY: "set its time: --time, or a line BEGIN EPOCH_SECONDS before it",
+    SAME_TIME: "each output needs a line BEGIN EPOCH_SECONDS before it, or a file of its own",
 }
 
-OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME}
+OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME, TOO_EARLY, TWO_SERVERS}
 """Reasons whose examples are names of targets."""
 
 
@@ -64,13 +71,17 @@ class JobKeys:
         """Return what was not used of all targets, and the job ids of a window that could not be read whole, with examples and remedies."""
         dropped = Dropped()
         for one in found:
-            for reason, count in one.changes.dropped.items():
-                self._add(dropped, reason, count, one.changes.examples.get(reason, b""))
+            self.note(dropped, one.changes.dropped, one.changes.examples)
         for job in dict.fromkeys(job for one in found for job in one.changes.jobs):
             name = self._names.of(job)
             if name.is_cut or not name.is_known:
                 self._add(dropped, CUT_ID if name.is_cut else UNKNOWN_ID, 1, job or b'""')
         return dropped
+
+    def note(self, dropped: Dropped, counts: Mapping[str, int], examples: Mapping[str, bytes]) -> None:
+        """Add counts by reason with their examples, as the site may show them, and remedies."""
+        for reason, count in counts.items():
+            self._add(dropped, reason, count, examples.get(reason, b""))
 
     def _add(self, dropped: Dropped, reason: str, count: int, example: bytes) -> None:
         shows_users = reason in OF_TARGETS or (self._site is not None and self._site.shows_users)

@@ -236,6 +236,35 @@ def test_counters_with_one_sample_of_each_series_are_refused(read):
     assert (len(found[READ]), data.dropped) == (1, {IMPLAUSIBLE: 1})
 
 
+def test_an_idle_host_next_to_one_with_counters_has_counters_too(read):
+    idle = [one | {"read": 3_000_000_000, "write": 4096} for one in counted("n2")]
+    with pytest.raises(Fatal, match="StoreRates"):
+        read(*counted(), *idle)
+    fractions = [one | {"hostname": "n3", "read": 0.5, "write": 1.5} for one in counted()]
+    found, data = read(*counted(), *idle, *fractions)
+    assert ({column for _, column in found[READ]}, data.dropped) == ({"n3:sda"}, {COUNTER: 16})
+
+
+def test_one_disk_whose_counters_begin_again_is_refused(read):
+    later = [
+        one | {"@timestamp": one["@timestamp"].replace(":30:", ":31:"), "read": 9 + n, "write": 5 + n} for n, one in enumerate(counted())
+    ]
+    with pytest.raises(Fatal, match="StoreRates"):
+        read(*counted(), *later)
+
+
+def test_a_load_that_begins_on_all_disks_is_stored(read):
+    ramp = [one | {"read": 1000 * n, "write": 512 * n} for disk in "abcdefgh" for n, one in enumerate(counted(plugin_instance=f"sd{disk}"))]
+    found, data = read(*ramp)
+    assert (len(found[READ]), data.dropped) == (32, {})
+
+
+def test_a_core_that_was_hardly_used_has_no_rate_next_to_counters_in_jiffies(read):
+    kinds = {"idle": 123456, "system": 3000, "user": 57}
+    found, data = read(*(CPU | {"collectd_type": "cpu", "type_instance": kind, "value": value} for kind, value in kinds.items()))
+    assert (found, data.dropped) == ({}, {COUNTER: 3})
+
+
 def test_counters_of_one_host_among_rates_are_dropped(read):
     rates = [one | {"read": 1000.25, "write": 5.0} for one in counted("n2")]
     found, data = read(*counted(), *rates, *(one | {"read": 0, "write": 0} for one in counted("n3")))
@@ -295,8 +324,10 @@ def test_values_that_no_disk_and_no_core_can_have_are_dropped(read):
     )
     assert found == {"dataservers/cpuload": {(0, "n1"): 2.0}, WRITE: {(0, "n1:sda"): 5.0, (0, "n2:sda"): 5.5}}
     assert data.dropped == {IMPLAUSIBLE: 5}
-    assert data.why[IMPLAUSIBLE].example == "1.8e+19 % of n1 in dataservers/cpuload, core 1, 2024-06-01T08:30:02Z"
+    assert data.why[IMPLAUSIBLE].example == "506212594000 bytes/sec of n2:sda in datatargets/readrates, 2024-06-01T08:30:02Z"
     assert "max_rate" in data.why[IMPLAUSIBLE].remedy
+    why = read(*cores)[1].why[IMPLAUSIBLE]
+    assert (why.example, why.remedy) == ("1.8e+19 % of n1 in dataservers/cpuload, core 1, 2024-06-01T08:30:02Z", "")
 
 
 def test_max_rate_is_the_sites(read):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.esnet_snmp import Saved, saved
-from collectors.esnet_snmp.parse import parse_saved
+from collectors.esnet_snmp.parse import OTHER_DIRECTION, REPEATED, parse_saved
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.dropped import Dropped, Why
@@ -66,6 +66,23 @@ def test_both_spellings_of_an_interface_that_is_asked_for_are_one(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"r": {"xe-0/0/0": {"in": {"630": 3.0, "660": 4.0}}}}))
     found, _ = cells([tmp_path / "a.json", tmp_path / "b.json"], Window(600, 720), interface=("r:xe-0/0/0",))
     assert found["datatargets/readrates"] == [(600, "r:xe-0/0/0", 1.0), (630, "r:xe-0/0/0", 3.0), (660, "r:xe-0/0/0", 4.0)]
+
+
+def test_what_occurs_twice_is_one_and_different_values_are_counted(tmp_path):
+    point = '{"600": 1, "630": 2}'
+    twice = '{"r": {"a": {"in": %s, "in": {"630": 3, "660": 4}}, "b": {"out": {"600": 5, "600": 5}}}, "r": {"a": {"out": %s}}}'
+    (tmp_path / "a.json").write_text(twice % (point, point))
+    found, data = cells([tmp_path / "a.json"], Window(600, 720))
+    assert found["datatargets/readrates"] == [(600, "r:a", 1.0), (630, "r:a", 3.0), (660, "r:a", 4.0)]
+    assert found["datatargets/writerates"] == [(600, "r:a", 1.0), (600, "r:b", 5.0), (630, "r:a", 2.0)]
+    assert data.why == {REPEATED: Why("630: 2 and 3", "the later one is stored")}
+
+
+def test_a_direction_of_another_name_and_a_time_that_is_none_are_counted(tmp_path):
+    (tmp_path / "a.json").write_text('{"r": {"a": {"In": {"600": 1}, "out": {"600": 1, "6e2": 2}, "about": "text"}}}')
+    _, data = cells([tmp_path / "a.json"], Window(600, 660))
+    assert (data.dropped[OTHER_DIRECTION], data.why[OTHER_DIRECTION].example) == (1, "r:a In")
+    assert data.why["malformed point"].example == "2 at 6e2"
 
 
 @pytest.mark.parametrize("interface", ['"r1": {"in"', '"in": {"if"'])

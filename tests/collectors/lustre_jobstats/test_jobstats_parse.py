@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collectors import lustre_jobstats
 from collectors.lustre_jobstats import parse
+from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.parse import FIELDS, MAX_OPERATIONS, Operations
 from tokiod.testing.collector_contract import within
 from tokiod.window import Window
@@ -229,3 +230,36 @@ def test_values_are_int64():
     text = jobstats_text.target([(b"1", COUNTS, END, START)])
     counts = parse.parse(text, parse.blocks(text), Operations(), Counter())
     assert [one.dtype for one in (counts.values, counts.snapshot, counts.start, counts.places)] == [np.int64] * 4
+
+
+BYTES = b"  read_bytes:      { samples:  1, unit: bytes, min: 4, max: 4, sum:  4 }\n"
+OPENS = b"  open:            { samples:  2, unit:  reqs }\n"
+WHOLE = b"- job_id:          %s\n  snapshot_time:   1717230600\n" + BYTES + OPENS
+HEADS = b"obdfilter.fs-OST0000.job_stats=\njob_stats:\n", b"obdfilter.fs-OST0001.job_stats=\njob_stats:\n"
+TEXT = HEADS[0] + WHOLE % b"a.1" + WHOLE % b"b.2" + HEADS[1] + WHOLE % b"c.3"
+
+
+@pytest.mark.parametrize(
+    ("lost", "instead", "kept"),
+    [
+        (b"- job_id:          b.2\n", b"", {("fs-OST0001", b"c.3")}),
+        (b"- job_id:          a.1\n", b"", {("fs-OST0000", b"b.2"), ("fs-OST0001", b"c.3")}),
+        (HEADS[1].partition(b"\n")[0] + b"\n", b"", {("fs-OST0000", b"a.1"), ("fs-OST0000", b"b.2")}),
+        (HEADS[1], HEADS[1].partition(b"\n")[0] + b"\n", {("fs-OST0000", b"a.1"), ("fs-OST0000", b"b.2")}),
+        (BYTES, b"", {("fs-OST0000", b"b.2"), ("fs-OST0001", b"c.3")}),
+        (b"unit: bytes, ", b"unit: bytes2, ", {("fs-OST0000", b"b.2"), ("fs-OST0001", b"c.3")}),
+        (b"min: 4", b"min: -4", {("fs-OST0000", b"b.2"), ("fs-OST0001", b"c.3")}),
+        (b"snapshot_time:   1717230600", b"snapshot_time:   17172306", {("fs-OST0000", b"b.2"), ("fs-OST0001", b"c.3")}),
+    ],
+)
+def test_a_line_that_is_lost_or_damaged_gives_no_job_the_counts_of_another(lost, instead, kept):
+    """Blocks whose begin was lost were read as lines of the job before, or of the target before."""
+    dropped, found = Counter(), set()
+    for name, part in parse.targets(TEXT.replace(lost, instead, 1), dropped):
+        changes = JobCounts().update(part, 1717230660)
+        dropped += changes.dropped
+        found |= {(name, job) for job in changes.jobs}
+        assert changes.samples.tolist() == [[1, 2]] * len(changes.jobs)
+        assert changes.sums.tolist() == [[4, 0]] * len(changes.jobs)
+    assert found == kept
+    assert dropped.total()
