@@ -349,9 +349,8 @@ class Jobs(Sensor):
         again = self._opened(readings, ended.hierarchy, ended.path, ended.job)
         again.base = ended.base
         if again.is_gone:
-            # Its end is reported with its removal: its parent knows what it used.
-            ended.has_ended = ended.is_exact = False
-            readings.begun.add(ended.job)
+            # Its parent knows whether anything ran, and what it used: that is reported with its removal.
+            ended.is_exact = False
         if again.is_gone or (again.last.get(CPU, 0) <= ended.last.get(CPU, 0) and not again.is_populated()):
             again.close()
             return
