@@ -17,10 +17,12 @@ from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
 from tokiod.forwarding import file_rows, rewind
-from tokiod.forwarding.cursor import Cursor, CursorFile
+from tokiod.forwarding.change_reader import LogPart
+from tokiod.forwarding.cursor import CursorFile
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
+from tokiod.ledger.changes import LogState
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 from tokiod.tts.schema import group_of
@@ -396,6 +398,17 @@ def test_rows_of_a_file_that_may_have_been_moved_away_stay_sent(archive, follow,
     assert held_of(sink.blocks) == held
 
 
+def test_a_file_is_held_by_the_age_of_the_newest_rows_or_by_the_clock_if_it_is_behind(archive, follow):
+    """The rule of the writer, with the longest retention of a system's sources."""
+    jobs = SOURCE.replace('"lmt"', '"lustre_jobstats"').replace('url = "sqlite:///lmt.sqlite3"', 'servers = ["oss"]\nlctl = ["lctl"]')
+    for name, section in (("one", SOURCE.format(days=2)), ("two", jobs.format(days=9)), ("three", SOURCE.format(days=50))):
+        archive.configure(section.replace('"one"', f'"{name}"').replace("cscratch", "other" if name == "three" else "cscratch"))
+    follower, now = follow(Rows()), MIDNIGHT + 3 * DAY
+    for data_ends, newest in (({}, now), ({SYSTEM: now - 40 * DAY}, now - 40 * DAY), ({SYSTEM: now + 5}, now), ({"other": 7}, now)):
+        assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, data_ends), SYSTEM) == newest - 9 * DAY
+    assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, {"other": 7}), "nothing") == now
+
+
 def test_what_an_earlier_version_recorded_of_sent_rows_is_read(archive, follow, numbers):
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     sink = Rows()
@@ -532,14 +545,6 @@ def test_a_sink_that_returns_no_acknowledgement_is_a_fault(archive, follow, numb
     archive.store(MIDNIGHT + 3600, 10, 3, numbers)
     with pytest.raises(TypeError, match="returned NoneType instead of Acknowledged"):
         follow(Silent())
-
-
-def test_a_backlog_keeps_the_higher_revision_of_its_spans():
-    cursor = Cursor(1, 5).later("a", Window(0, 100), 5).later("a", Window(50, 200), 9).later("b", Window(0, 10), 3)
-    assert cursor.newest_of_backlog() == ("a", Window(0, 200), 9)
-    assert cursor.sent("a", Window(150, 200)).newest_of_backlog() == ("a", Window(0, 150), 9)
-    assert cursor.sent("a", Window(0, 200)).newest_of_backlog() == ("b", Window(0, 10), 3)
-    assert cursor.backlog_seconds == 210
 
 
 def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_again(archive, follow, numbers):
