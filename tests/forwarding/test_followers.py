@@ -4,7 +4,9 @@ import asyncio
 import datetime as dt
 import errno
 import json
+import os
 from collections import Counter
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -128,6 +130,18 @@ def test_the_first_start_sends_all_files_and_then_each_change(archive, follow, n
     again = Rows()
     follow(again)
     assert again.blocks == []
+
+
+def test_a_follower_that_was_closed_has_no_file_open(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    before = opened()
+    follow(Rows())
+    assert opened() == before
+
+
+def opened():
+    names = (os.path.realpath(path) for path in Path("/proc/self/fd").iterdir())
+    return [name for name in names if name.endswith(".hdf5")]
 
 
 def test_revisions_are_numbers_of_the_log_and_grow(archive, follow, numbers):

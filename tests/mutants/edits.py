@@ -1,6 +1,7 @@
 """The edits of one place that a module can have, found in its syntax tree.
 
 What only describes is not edited: annotations, docstrings, log events, messages, decorators, keywords of classes, blocks of TYPE_CHECKING.
+Nor are checks of the programmer: assertions, and the strict of zip().
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ OTHERS: dict[type, type] = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
-MAX_TEXT = 100
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Edit:
     @property
     def change(self) -> str:
         """The edit in one line."""
-        return f"{self.old[:MAX_TEXT]} -> {self.new[:MAX_TEXT]}"
+        return f"{self.old} -> {self.new}"
 
     @property
     def key(self) -> str:
@@ -83,7 +83,11 @@ def _only_describes(node: ast.AST) -> bool:
     match node.value if isinstance(node, ast.Expr) else node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.JoinedStr() | ast.Assert() | ast.Import() | ast.ImportFrom():
             return True
-        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.Call(func=ast.Attribute(value=ast.Name(id="log"))):
+        case (
+            ast.Assign(targets=[ast.Name(id="__all__")])
+            | ast.keyword(arg="strict")
+            | ast.Call(func=ast.Attribute(value=ast.Name(id="log")))
+        ):
             return True
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 

@@ -21,7 +21,7 @@ def half(values: "list[1 + 1]", is_whole: bool = True) -> "1 + 1":
     log.info("half.done", count=1 + 1)
     if len(values) > 7 and is_whole:
         raise ValueError(f"{1 + 1} is ä too many")
-    return [value for value in values[:len(values) // 2]]
+    return [value for value, _ in zip(values[:len(values) // 2], values, strict=False)]
 '''
 TEST = """from tokiod.small.half import half
 def test_half():
