@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written_archive import COUNTER, GAUGE, MIDNIGHT, SYSTEM, WrittenArchive
 
+from tokiod.batch import Batch
 from tokiod.change_sink import Block
 from tokiod.config import load as configuration
 from tokiod.errors import Fatal, Transient
@@ -141,6 +142,22 @@ def test_a_span_is_cut_at_days_and_into_whole_windows_that_fit(archive, rows):
         assert [(one.window.start, one.window.end) for one in rows.pieces(SYSTEM, Window(day.start, day.start + 7000))] == expected
     rows.piece_bytes = 1
     assert {one.window.seconds for one in rows.pieces(SYSTEM, Window(day.start, day.start + 7200))} == {600}
+
+
+@pytest.mark.parametrize("step", [1, 2, 60])
+def test_the_size_of_a_piece_follows_the_step_of_each_dataset_in_the_file_and_of_those_that_it_lacks(archive, rows, step):
+    day = archive.zone.day(MIDNIGHT - DAY)
+    times = day.start + step * np.arange(10, dtype=np.int64)
+    for n, names in enumerate((("cpuload",), ("cpuload", "cpuuser"))):
+        batches = [Batch(f"dataservers/{name}", "gauge", step, ("bb0",), times, np.zeros(10, np.uint32), np.ones(10)) for name in names]
+        archive.apply(Window(day.start, day.start + 10 * step), batches)
+        rows.piece_bytes = 8 * (n + 1) * 1800 // step
+        assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
+    (piece,) = rows.pieces(SYSTEM, Window(day.start, day.start + 600))
+    rows.blocks(piece, 1, 1)
+    archive.path(day.start).unlink()
+    rows.close()
+    assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
 
 
 def test_a_piece_has_a_block_for_each_dataset_and_missing_rows_once_its_file_is_gone(archive, rows):
