@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -24,7 +25,7 @@ from tokiod.forwarding.cursor import CursorFile
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
-from tokiod.ledger.changes import LogState
+from tokiod.ledger.changes import Change, LogState
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 from tokiod.tts.schema import group_of
@@ -130,6 +131,46 @@ def test_the_first_start_sends_all_files_and_then_each_change(archive, follow, n
     again = Rows()
     follow(again)
     assert again.blocks == []
+
+
+def test_a_system_that_is_added_is_sent_from_its_files_and_one_that_is_removed_is_forgotten(archive, follow, numbers):
+    def other(**keys):
+        return SinkConfig(systems=("other",), **keys)
+
+    archive.store(MIDNIGHT + 3600, 30, 4, numbers)
+    sink = Rows()
+    assert follow(sink, config=other).cursor.systems == ("other",)
+    archive.store(MIDNIGHT + 2 * DAY + 3600, 30, 4, numbers)
+    assert (follow(sink, config=other).cursor.seq, sink.blocks) == (archive.ledger.changes.state().head, [])
+    assert follow(sink).cursor.systems == (SYSTEM,)
+    assert held_of(sink.blocks) == archive.held()
+    rewind.request(follow.directory, 0)
+    with pytest.raises(Transient):
+        follow(Rows(0))
+    assert CursorFile(follow.directory).load().backlog.keys() == {SYSTEM}
+    left = follow(sink, config=other).cursor
+    assert (left.systems, left.backlog, left.days) == (("other",), {}, {})
+
+
+def test_the_days_of_a_system_that_is_removed_are_forgotten(archive, follow, numbers):
+    sealed_days(archive, numbers, 1)
+    assert follow(Days(), DayFollower).cursor.days.keys() == {SYSTEM}
+    assert follow(Days(), DayFollower, config=lambda **keys: SinkConfig(systems=("other",), **keys)).cursor.days == {}
+    again = Days()
+    follow(again, DayFollower)
+    assert len(again.stored) == 1
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(1, (0, 0)), (4, (3, 90))])
+def test_the_state_has_the_changes_that_follow_and_the_time_of_the_last_one_before_them(archive, follow, numbers, waiting, expected):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follower = follow(Rows())
+    change = Change(follower.cursor.seq + 1, SYSTEM, "one", Window(MIDNIGHT, MIDNIGHT + 60), "rows", archive.clock.time() - 90)
+    state = archive.ledger.changes.state()
+    follower._reader = SimpleNamespace(read=lambda _: LogPart(state, (change,), waiting))
+    assert asyncio.run(follower.step(Rows()))
+    assert (follower.shown.now.lag_windows, follower.shown.now.lag, follower.shown.now.cursor) == (*expected, change.seq)
+    follower.close()
 
 
 def test_a_follower_that_was_closed_has_no_file_open(archive, follow, numbers):
