@@ -15,6 +15,7 @@ SEED   ?=
 COVERED := tokiod/tts sinks tokiod/ledger tokiod/writer
 
 SEQUENCES ?= 2000
+EDITS  ?= 300
 CASES  ?= 200
 
 INPUTS ?= 1000000
@@ -37,7 +38,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 PAGE   ?=
 
-.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills sink-outage hosts soak fuzz
+.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults mutants torture kafka-kills sink-outage hosts soak fuzz
 .PHONY: engines proofs read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -54,6 +55,7 @@ help:
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
+	@echo "make mutants   EDITS=300 [SEED=n] [ONLY='tokiod/jobs']: edits of one place of five packages, drawn by a seed; those that the package's tests miss, at most one in ten"
 	@echo "make laptop    the reader alone in a new environment: a heat map and a p95 of a copied folder in five lines, the size of the install"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
 	@echo "make simulate  SEEDS=200 [SEED=n] [TALLY=FILE]: whole sites for days in one process, every fault from a seed; a failing seed is shrunk; FILE adds up runs, as tests/simulation/runs.jsonl does"
@@ -194,6 +196,10 @@ fidelity-reading: install .venv-pytokio
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.
 faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
+
+# Each edit is tried in a copy of the tree, two at a time; one that survives takes as long as all tests of its package.
+mutants: install
+	@$(BIN)/python -m tests.mutants --edits $(EDITS) $(if $(SEED),--seed $(SEED)) $(foreach package,$(ONLY),--only $(package))
 
 screenshots: install
 	@PYTHONPATH=tests/support $(BIN)/python -m tests.screenshots dist/screenshots

@@ -204,6 +204,17 @@ def test_a_slow_ost_has_a_coefficient_near_minus_one():
     assert of_one.coefficient == pytest.approx(np.corrcoef(rates, shares)[0, 1])
 
 
+def test_a_files_rate_is_its_bytes_of_posix_over_the_time_and_each_log_has_its_own_files():
+    files = [
+        FileTransfers("posix", "/a", 30, 60, 1, 1, 2.0), FileTransfers("stdio", "/a", 500, 500, 1, 1, 1.0),
+        FileTransfers("posix", "/still", 1, 1, 1, 1, 0.0), FileTransfers("posix", "/short", 4, 0, 1, 0, 0.5),
+        FileTransfers("posix", "/nowhere", 1, 1, 1, 1, 1.0),
+    ]  # fmt: skip
+    osts = {"/a": [3, 5], "/still": [1], "/short": [2], "/nowhere": []}
+    found = striped_files([a_log(files, osts), a_log(files[:1], {"/a": [7]})])
+    assert [(one.rate, one.osts) for one in found] == [(45.0, [3, 5]), (8.0, [2]), (45.0, [7])]
+
+
 def test_without_a_difference_there_is_no_correlation():
     pytest.importorskip("scipy")
     same = [FileTransfers("posix", f"/{n}", 1, 1, 1, 1, 1.0) for n in range(4)]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import growth
 import pytest
 
-from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, jobs_of, numbers_of, parsed, running
+from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, completed, described, jobs_of, numbers_of, parsed, running
 from tokiod.reader.errors import UnclearTime
 from tokiod.reader.span import Span
 
@@ -152,6 +152,29 @@ def test_the_numbers_of_tasks_are_asked_for_by_their_arrays_and_not_too_many_at_
     monkeypatch.setattr("tokiod.analysis.slurm.MAX_JOBS", 1)
     numbers_of(["41+1", "40_3"], answer, ZONE)
     assert "'--jobs=41'" in (tmp_path / "call").read_text()
+
+
+def test_jobs_are_described_by_their_numbers_and_nothing_is_asked_for_without_one(sacct, tmp_path):
+    answer = sacct({"JobID": "40_3", "JobIDRaw": "4711"}, {"JobID": "5", "JobIDRaw": "5"})
+    assert described(["x", "", "4.batch", "\u0664"], answer, ZONE, 30) == {}
+    assert not (tmp_path / "call").exists()
+    found = described(["5", "4711", "5", "4.batch", "40_3"], answer, ZONE, 30)
+    assert {number: job.jobid for number, job in found.items()} == {"4711": "40_3", "5": "5"}
+    assert "['--jobs=4711,5', '--allocations'" in (tmp_path / "call").read_text()
+
+
+def test_jobs_of_a_user_with_a_name_are_those_that_started_in_a_span_and_ended(sacct, tmp_path):
+    mine = {"User": "alice", "JobName": "wrf"}
+    records = [
+        mine | {"Start": "199", "End": "250"}, mine | {"Start": "100", "End": "300"}, mine | {"Start": "99", "End": "150"},
+        mine | {"Start": "200", "End": "300"}, mine | {"Start": "150", "End": "Unknown"}, mine | {"Start": "Unknown", "End": "Unknown"},
+        mine | {"User": "bob", "Start": "150", "End": "160"}, mine | {"JobName": "wrf,", "Start": "150", "End": "160"},
+    ]  # fmt: skip
+    answer = sacct(*({"JobID": str(n), "JobIDRaw": str(n)} | one for n, one in enumerate(records)))
+    assert [job.jobid for job in completed("alice", "wrf", Span(100, 200), answer, ZONE)] == ["1", "0"]
+    assert (
+        "--user=alice', '--starttime=uts100', '--endtime=uts200', '--state=COMPLETED', '--allocations'" in (tmp_path / "call").read_text()
+    )
 
 
 def test_jobs_that_ran_in_a_part_of_a_span_are_those_between_its_edges(sacct):

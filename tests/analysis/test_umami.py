@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tokiod.analysis.slurm import FIELDS, SEPARATOR
-from tokiod.analysis.umami import SECONDS, UmamiMetric, umami
+from tokiod.analysis.umami import QUANTITIES, SECONDS, UmamiMetric, umami
 from tokiod.analysis.umami_figure import draw_figure, save_figure
 from tokiod.cli.tokioctl import main
 from tokiod.reader.span import zone_of
@@ -50,6 +50,10 @@ def test_the_quarter_is_the_first_percentile_of_earlier_jobs_that_is_not_below(v
 def test_percentiles_are_those_of_numpy_without_the_job_itself():
     values = np.random.default_rng(1).random(50).tolist()
     assert metric(*values).percentiles == tuple(np.percentile(values[:-1], (25, 50, 75, 100)))
+
+
+def test_more_transfers_are_good_and_more_time_load_operations_and_fullness_are_bad():
+    assert {one.key for one in QUANTITIES if one.big_is_good} == {"fs_tot_gibs_read", "fs_tot_gibs_written"}
 
 
 def test_both_forms_are_those_of_pytokio():

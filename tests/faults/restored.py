@@ -74,15 +74,15 @@ def _place(path: Path) -> tuple[str, int, str]:
     return letters, int(number or 0), rest or ""
 
 
-def copy_tree(directory: Path) -> Path:
+def copy_tree(directory: Path, root: Path = ROOT) -> Path:
     """Copy the tree without what tools leave in it; the byte code of the packages stays valid."""
-    return shutil.copytree(ROOT, directory, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    return shutil.copytree(root, directory, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
 
 
 def apply(fault: Fault, tree: Path, *, check: bool = False) -> None:
     """Apply a patch to a copy of the tree, or only find out whether it could be. Raises PatchError."""
     command = ["git", "apply", *(["--check"] if check else []), str(fault.patch)]
-    done = subprocess.run(command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tree, env=environment(tree), capture_output=True, text=True, check=False)
     if done.returncode:
         raise PatchError(f"{fault.name}: the patch does not apply to today's code: {done.stderr.strip()}")
 
@@ -94,7 +94,7 @@ def run_tests(tree: Path, tests: list[str], results: Path) -> dict[str, str]:
     """
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk", f"--junitxml={results}"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
-    done = subprocess.run(command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tree, env=environment(tree), capture_output=True, text=True, check=False)
     cases = list(ET.parse(results).iter("testcase")) if results.exists() else []
     return {test: _outcome(test, cases, done.stdout) for test in tests}
 
@@ -119,7 +119,7 @@ def _errors(failure: ET.Element) -> list[str]:
     return lines or [line.strip(" |+-") for line in text if line.lstrip().startswith("|")] or [failure.get("message", "it failed")]
 
 
-def _environment(tree: Path) -> dict[str, str]:
+def environment(tree: Path) -> dict[str, str]:
     """Return an environment in which every process, also one that starts with -P, imports the tree's packages."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COVERAGE"))}
     return {**inherited, "PYTHONPATH": str(tree), "GIT_CEILING_DIRECTORIES": str(tree.parent)}

@@ -4,7 +4,10 @@ import asyncio
 import datetime as dt
 import errno
 import json
+import os
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -17,10 +20,12 @@ from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
 from tokiod.forwarding import file_rows, rewind
-from tokiod.forwarding.cursor import Cursor, CursorFile
+from tokiod.forwarding.change_reader import LogPart
+from tokiod.forwarding.cursor import CursorFile
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
+from tokiod.ledger.changes import Change, LogState
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 from tokiod.tts.schema import group_of
@@ -126,6 +131,58 @@ def test_the_first_start_sends_all_files_and_then_each_change(archive, follow, n
     again = Rows()
     follow(again)
     assert again.blocks == []
+
+
+def test_a_system_that_is_added_is_sent_from_its_files_and_one_that_is_removed_is_forgotten(archive, follow, numbers):
+    def other(**keys):
+        return SinkConfig(systems=("other",), **keys)
+
+    archive.store(MIDNIGHT + 3600, 30, 4, numbers)
+    sink = Rows()
+    assert follow(sink, config=other).cursor.systems == ("other",)
+    archive.store(MIDNIGHT + 2 * DAY + 3600, 30, 4, numbers)
+    assert (follow(sink, config=other).cursor.seq, sink.blocks) == (archive.ledger.changes.state().head, [])
+    assert follow(sink).cursor.systems == (SYSTEM,)
+    assert held_of(sink.blocks) == archive.held()
+    rewind.request(follow.directory, 0)
+    with pytest.raises(Transient):
+        follow(Rows(0))
+    assert CursorFile(follow.directory).load().backlog.keys() == {SYSTEM}
+    left = follow(sink, config=other).cursor
+    assert (left.systems, left.backlog, left.days) == (("other",), {}, {})
+
+
+def test_the_days_of_a_system_that_is_removed_are_forgotten(archive, follow, numbers):
+    sealed_days(archive, numbers, 1)
+    assert follow(Days(), DayFollower).cursor.days.keys() == {SYSTEM}
+    assert follow(Days(), DayFollower, config=lambda **keys: SinkConfig(systems=("other",), **keys)).cursor.days == {}
+    again = Days()
+    follow(again, DayFollower)
+    assert len(again.stored) == 1
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(1, (0, 0)), (4, (3, 90))])
+def test_the_state_has_the_changes_that_follow_and_the_time_of_the_last_one_before_them(archive, follow, numbers, waiting, expected):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follower = follow(Rows())
+    change = Change(follower.cursor.seq + 1, SYSTEM, "one", Window(MIDNIGHT, MIDNIGHT + 60), "rows", archive.clock.time() - 90)
+    state = archive.ledger.changes.state()
+    follower._reader = SimpleNamespace(read=lambda _: LogPart(state, (change,), waiting))
+    assert asyncio.run(follower.step(Rows()))
+    assert (follower.shown.now.lag_windows, follower.shown.now.lag, follower.shown.now.cursor) == (*expected, change.seq)
+    follower.close()
+
+
+def test_a_follower_that_was_closed_has_no_file_open(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    before = opened()
+    follow(Rows())
+    assert opened() == before
+
+
+def opened():
+    names = (os.path.realpath(path) for path in Path("/proc/self/fd").iterdir())
+    return [name for name in names if name.endswith(".hdf5")]
 
 
 def test_revisions_are_numbers_of_the_log_and_grow(archive, follow, numbers):
@@ -396,6 +453,17 @@ def test_rows_of_a_file_that_may_have_been_moved_away_stay_sent(archive, follow,
     assert held_of(sink.blocks) == held
 
 
+def test_a_file_is_held_by_the_age_of_the_newest_rows_or_by_the_clock_if_it_is_behind(archive, follow):
+    """The rule of the writer, with the longest retention of a system's sources."""
+    jobs = SOURCE.replace('"lmt"', '"lustre_jobstats"').replace('url = "sqlite:///lmt.sqlite3"', 'servers = ["oss"]\nlctl = ["lctl"]')
+    for name, section in (("one", SOURCE.format(days=2)), ("two", jobs.format(days=9)), ("three", SOURCE.format(days=50))):
+        archive.configure(section.replace('"one"', f'"{name}"').replace("cscratch", "other" if name == "three" else "cscratch"))
+    follower, now = follow(Rows()), MIDNIGHT + 3 * DAY
+    for data_ends, newest in (({}, now), ({SYSTEM: now - 40 * DAY}, now - 40 * DAY), ({SYSTEM: now + 5}, now), ({"other": 7}, now)):
+        assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, data_ends), SYSTEM) == newest - 9 * DAY
+    assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, {"other": 7}), "nothing") == now
+
+
 def test_what_an_earlier_version_recorded_of_sent_rows_is_read(archive, follow, numbers):
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     sink = Rows()
@@ -532,14 +600,6 @@ def test_a_sink_that_returns_no_acknowledgement_is_a_fault(archive, follow, numb
     archive.store(MIDNIGHT + 3600, 10, 3, numbers)
     with pytest.raises(TypeError, match="returned NoneType instead of Acknowledged"):
         follow(Silent())
-
-
-def test_a_backlog_keeps_the_higher_revision_of_its_spans():
-    cursor = Cursor(1, 5).later("a", Window(0, 100), 5).later("a", Window(50, 200), 9).later("b", Window(0, 10), 3)
-    assert cursor.newest_of_backlog() == ("a", Window(0, 200), 9)
-    assert cursor.sent("a", Window(150, 200)).newest_of_backlog() == ("a", Window(0, 150), 9)
-    assert cursor.sent("a", Window(0, 200)).newest_of_backlog() == ("b", Window(0, 10), 3)
-    assert cursor.backlog_seconds == 210
 
 
 def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_again(archive, follow, numbers):

@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import archive_model as model
 import numpy as np
@@ -39,7 +40,7 @@ from tokiod.units import Duration
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.admission import Admission
-from tokiod.writer.loop import Heartbeat, NoUpkeep, Writer
+from tokiod.writer.loop import Heartbeat, NoUpkeep, Writer, _is_in
 
 EPOCH = "this-run"
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(DAYS * model.ROWS)} for i, name in enumerate(NAMES)}
@@ -239,6 +240,17 @@ def test_a_day_that_failed_takes_no_other_day_with_it(site):
     first, other = rows(8, 12), rows(34, 38)
     assert site.store(first, other) == [Beat(EPOCH, 1), ack(34, 38), rejected(first, "its file was quarantined", retry=True)]
     assert site.stored() == [span(0, 8), span(30, 38)]
+
+
+@pytest.mark.parametrize(
+    ("system", "first", "last", "is_lost"),
+    [("fs", 0, 8, False), ("fs", 0, 9, True), ("fs", 9, 10, True), ("fs", 11, 30, True), ("fs", 12, 30, False), ("other", 0, 30, False)],
+)
+def test_a_window_is_lost_with_a_file_of_its_system_that_overlaps_it(system, first, last, is_lost):
+    file = SimpleNamespace(system=system, window=Window(*span(first, last)))
+    window = SimpleNamespace(collected=rows(8, 12))
+    assert _is_in([file], window) == is_lost
+    assert not _is_in([], window)
 
 
 def test_a_file_that_vanished_is_forgotten_by_the_ledger_and_its_windows_are_collected_again(site):

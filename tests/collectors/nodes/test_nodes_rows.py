@@ -63,6 +63,8 @@ def test_what_no_clock_and_no_kernel_says_stays_within_the_table():
     assert (found["time"], found["begin"]) == ([START], [START * BILLION])
     assert as_lists(job_rows(states((0, 0, -1e300, START, 0, {})), ("a",), ("n",), WINDOW))["begin"] == [0]
     assert (found["cpu.sum"], found["mem_bytes.max"]) == ([2**62], [0])
+    found = as_lists(job_rows(states((0, 0, -1e300, 1e300, 1, {}), (0, 0, -1, np.nan, -1, {})), ("a",), ("n",), WINDOW))
+    assert (found["time"], found["begin"], found["ended"]) == ([START + 59, START], [0, 0], [ENDED_REMOVED, 0])
 
 
 def test_a_job_has_one_begin_in_all_windows_also_if_it_began_in_the_last_second_of_one():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import Kind
 from tokiod.tts.live import create as create_module
+from tokiod.tts.live import rewrite as rewrite_module
 from tokiod.tts.live.create import Plan, build, create
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed, set_aside
@@ -19,7 +20,7 @@ from tokiod.tts.live.rewrite import CopyFile, GrowFile, SealFile, grow
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
-LATER = 1_517_200_000
+LATER, READ = 1_517_200_000, "datatargets/readbytes"
 
 
 def grown_bits(before, wider):
@@ -100,6 +101,23 @@ def test_any_number_of_growths_keeps_every_cell_under_its_name(tmp_path_factory,
         found = {(r, matrix.columns[c]): values[r, c] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)}
         assert found == expected
     live.close()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 3)), max_size=6), st.integers(1, 12), st.integers(1, 12))
+def test_a_new_day_has_the_columns_with_a_cell_in_the_last_hours_of_the_day_before(tmp_path_factory, filled, hours, rows_at_once):
+    """By a slow reference: whatever the slices are in which the day is read."""
+    path, columns = tmp_path_factory.mktemp("recent") / "fs.hdf5", ("d", "c", "b", "a")
+    create(path, FileSpec(0, 43200, {"datatargets": GroupSpec(3600, "lmt")}, {READ: MatrixSpec(columns, counter=False)}), created=1)
+    with closing(LiveFile.open(path)) as live, pytest.MonkeyPatch.context() as patch:
+        for row, column in filled:
+            live.cells[READ].assign(np.array([row]), np.array([column]), np.array([0.0]))
+        patch.setattr(rewrite_module, "RECENT_SECONDS", hours * 3600)
+        patch.setattr(rewrite_module, "SLICE_BYTES", 8 * len(columns) * rows_at_once)
+        found = rewrite_module._recent(live, READ, lambda: None)
+    last = max((row for row, _ in filled), default=0)
+    recent = {columns[column] for row, column in filled if row > last - hours}
+    assert found == tuple(name for name in columns if name in recent or not filled)
 
 
 def test_a_file_with_room_is_given_back_as_it_is(make, spec, tmp_path):

@@ -1,0 +1,186 @@
+"""The collector of nodes, against a hub that the test plays over a real socket: what it asks, takes and refuses."""
+
+import asyncio
+import math
+
+import msgspec
+import numpy as np
+import pytest
+import zmq
+import zmq.asyncio
+
+from collectors.nodes import Config, Saved, live, saved
+from collectors.nodes.config import DEFAULT, METRICS
+from collectors.nodes.hub_protocol import JOB_FIELDS, MAX_ROWS, Answer, Collect, Collected, Count, Counted, Refused
+from collectors.nodes.to_batches import batches
+from collectors.nodes.to_rows import JOB_METRICS
+from tokiod.collector import Site
+from tokiod.errors import NotYet, TokiodError, Transient
+from tokiod.testing import FakeClock
+from tokiod.tts.schema import DATASETS
+from tokiod.window import Calendar, Window
+
+START, NAN, UTC = 1_800_000_000 // 60 * 60, math.nan, Calendar("UTC")
+WINDOW, NODES, METRIC = Window(START, START + 120), ("nid1", "nid2", "nid3"), ("cpu_user", "net_sent")
+VALUES = np.array([[[1, NAN, -0.0], [NAN, 4, 5]], [[NAN] * 3, [7, 8, NAN]]])
+WIDTH = JOB_FIELDS + len(JOB_METRICS)
+
+
+def config(**values):
+    return Config(name="n", kind="nodes", **({"system": "c.nodes", "metrics": METRIC} | values))
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Let a collector ask a hub that answers each request with frames; return what it made of that, and the requests."""
+    endpoint = f"ipc://{tmp_path}/hub"
+
+    def asked(*answers, call=lambda nodes: nodes.collect(WINDOW)):
+        requests = []
+
+        async def hub(router):
+            for answer in answers:
+                sender, request = await router.recv_multipart()
+                requests.append(msgspec.json.decode(request, type=Collect | Count))
+                for frames in answer(requests[-1].id):
+                    await router.send_multipart([sender, *frames])
+
+        async def both():
+            with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
+                router.linger = 0
+                router.bind(endpoint)
+                playing, nodes = asyncio.create_task(hub(router)), live(config(), Site(UTC, FakeClock(), hub=endpoint))
+                try:
+                    return [await asyncio.wait_for(call(nodes), 20) for _ in answers]
+                finally:
+                    await nodes.close()
+                    playing.cancel()
+
+        return asyncio.run(both()), requests
+
+    return asked
+
+
+def collected(number, *, values=VALUES, states=None, **fields):
+    head = Collected(number, NODES, 9, {"late": 1}, ("slurm:7",))
+    frames = [np.ascontiguousarray(values).astype("<f8").tobytes(), np.array([] if states is None else states, "<f8").tobytes()]
+    return [[msgspec.json.encode(msgspec.structs.replace(head, **fields)), *frames]]
+
+
+def job_state(*, node):
+    found = np.full((WIDTH, 1), NAN)
+    found[:JOB_FIELDS, 0] = node, 0, START, START + 70, 0
+    found[JOB_FIELDS, 0] = 1.5
+    return found
+
+
+def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
+    (first, second), requests = asked(lambda n: collected(n, states=job_state(node=1)), collected)
+    assert requests == [Collect(n, START, START + 120, 60, METRIC, JOB_METRICS) for n in (1, 2)]
+    assert not any(np.signbit(one.value).any() for one in first.batches), "the archive uses -0.0 for missing cells"
+    assert (first.records, first.dropped) == (9, {"late": 1})
+    found = {
+        one.dataset: (one.form, one.step, one.columns, one.time.tolist(), one.column.tolist(), one.value.tolist()) for one in first.batches
+    }
+    assert found == {
+        "nodes/cpu_user": ("gauge", 60, NODES, [START, START, START + 60, START + 60], [0, 2, 1, 2], [1, 0, 4, 5]),
+        "nodes/net_sent": ("gauge", 60, NODES, [START + 60] * 2, [0, 1], [7, 8]),
+    }
+    (rows,), (none,) = first.tables, second.tables
+    values = dict(zip(rows.columns, rows.values, strict=True))
+    assert (len(rows), values["target"].tolist(), values["time"].tolist(), values["cpu.sum"].tolist()) == (
+        1,
+        [b"nid2"],
+        [START + 70],
+        [1_500_000],
+    )
+    assert len(none) == 0
+
+
+def test_answers_to_earlier_requests_are_skipped(asked):
+    (found,), _ = asked(lambda n: [*collected(n - 1, records=1), *collected(n + 1, records=2), *collected(n)])
+    assert found.records == 9
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (lambda n: [[msgspec.json.encode(Refused(n, "starting", not_yet=True))]], NotYet, "starting"),
+        (lambda n: [[msgspec.json.encode(Refused(n, "no agent"))]], Transient, "no agent"),
+        (lambda n: [[msgspec.json.encode(Counted(n, 5))]], Transient, "the hub sent Counted for the request of a window"),
+        (
+            lambda n: collected(n, values=VALUES[:1]),
+            Transient,
+            rf"arrays of \[48, 0\] bytes for \(2, 2, 3\) values, and jobs of {8 * WIDTH} ",
+        ),
+        (lambda n: collected(n, values=np.zeros((2, 2, 4))), Transient, r"arrays of \[128, 0\] bytes"),
+        (lambda n: collected(n, states=np.zeros(WIDTH + 1)), Transient, rf"arrays of \[96, {8 * WIDTH + 8}\] bytes"),
+        (lambda n: [collected(n)[0][:2]], Transient, r"arrays of \[96\] bytes"),
+        (lambda n: [[*collected(n)[0], b""]], Transient, r"arrays of \[96, 0, 0\] bytes"),
+    ],
+)
+def test_what_is_not_the_window_is_refused(asked, answer, error, words):
+    with pytest.raises(error, match=words) as raised:
+        asked(answer)
+    assert type(raised.value) is error
+
+
+def test_a_count_is_a_number_or_unknown(asked):
+    answers = lambda n: [[msgspec.json.encode(Counted(n, 5))]], collected
+    found, requests = asked(*answers, call=lambda nodes: nodes.count(WINDOW))
+    assert found == [5, None]
+    assert requests == [Count(n, START, START + 120, 60) for n in (1, 2)]
+
+
+def test_without_a_hub_the_reason_is_its_address_and_a_closed_collector_asks_again(tmp_path, asked):
+    nodes = live(config(), Site(UTC, FakeClock(), hub=f"ipc://{tmp_path}/none"))
+    with pytest.raises(Transient, match=rf"no hub at ipc://{tmp_path}/none: does the daemon run with the table \[hub\]"):
+        asyncio.run(nodes.collect(WINDOW))
+    asyncio.run(nodes.close())
+
+    async def twice(nodes):
+        before = await nodes.count(WINDOW)
+        await nodes.close()
+        await nodes.close()
+        return before
+
+    assert asked(*[lambda n: [[msgspec.json.encode(Counted(n, 5))]]] * 2, call=twice)[0] == [5, 5]
+
+
+def test_no_nodes_make_no_batches():
+    assert list(batches(np.zeros((2, 2, 0)), METRIC, (), START, 60)) == []
+
+
+def test_messages_say_what_the_protocol_states():
+    kinds = [Collect(1, 0, 60, 60, ()), Count(1, 0, 60, 60)]
+    assert [msgspec.json.decode(msgspec.json.encode(one))["type"] for one in kinds] == ["collect", "count"]
+    assert msgspec.json.decode(b'{"type":"refused","id":3,"reason":"x"}', type=Answer) == Refused(3, "x", not_yet=False)
+    assert (MAX_ROWS, JOB_FIELDS) == (120, 5)
+
+
+def test_a_section_has_the_metrics_of_nodes_and_the_times_of_the_agents():
+    every = {name for name in DATASETS if name.startswith("nodes/")}
+    plain = Config(name="n", kind="nodes", system="c.nodes")
+    assert (plain.step, plain.retention, plain.recount, plain.metrics) == (60, 3600, (300, 1200, 3000), DEFAULT)
+    assert {f"nodes/{name}" for name in METRICS} == every == Saved().datasets()
+    assert {*DEFAULT} < {*METRICS}
+    assert config().datasets() == {"nodes/cpu_user", "nodes/net_sent"}
+    assert (plain.needs_hub, plain.tables, plain.selected_by, plain.reporters()) == (True, {"jobs/operations"}, ("metrics",), {"the hub"})
+    assert (Saved().step, plain.faults(), config(retention=3600).faults()) == (60, [], [])
+    with pytest.raises(TokiodError, match="kind nodes has no saved files"):
+        saved([], Saved(), Site(UTC, FakeClock()))
+
+
+def test_all_faults_of_a_section_are_reported():
+    wrong = config(system="c", metrics=("cpu_user", "cpu_usr"), retention=3601)
+    assert wrong.faults() == [
+        "system: expected a name that ends in .nodes, as in c.nodes: nodes have files of their own",
+        "metrics: unknown metric 'cpu_usr', did you mean cpu_user?",
+        "retention: agents keep 3600 s, got 3601 s",
+    ]
+    assert config(metrics=()).faults() == ["metrics: at least one metric is required"]
+
+
+def test_a_collector_says_that_its_past_can_be_asked_for(tmp_path):
+    nodes = live(config(), Site(UTC, FakeClock(), hub=f"ipc://{tmp_path}/hub"))
+    assert (nodes.replayable, nodes.needs_sample_at_end, nodes.step) == (True, False, 60)

@@ -1,0 +1,247 @@
+"""The process of a sink, with real signals, and a sink and a clock that the tests make."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+from written_archive import MIDNIGHT, WrittenArchive
+
+from tokiod.change_sink import Acknowledged
+from tokiod.config import load as configuration
+from tokiod.config.plugins import load_sink
+from tokiod.errors import ConfigError, Fatal, TokiodError, Transient
+from tokiod.forwarding import process
+from tokiod.forwarding.process import POLL_SECONDS, REMOVED_EXIT_CODE, run
+from tokiod.reports.sinks import SinkState
+from tokiod.runtime.backoff import FATAL_RETRY_SECONDS
+from tokiod.testing import FakeClock
+
+SINK = '[[sink]]\nname = "k"\nkind = "kafka"\nservers = ["127.0.0.1:9"]\ntopic = "t"\n'
+
+
+class Clock(FakeClock):
+    """Its sleeps are over at once, and are kept."""
+
+    def __init__(self, epoch):
+        super().__init__(epoch)
+        self.slept = []
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+
+
+class Notices(list):
+    """What the service manager gets."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_: self.append(name)
+
+
+class Sink:
+    """Does what it is told at its opening and at its sends; ends the process after the last."""
+
+    made = ()
+
+    def __init__(self, section, _site):
+        self.section, self.is_closed, self.sent = section, False, 0
+        self.steps = self.plan.pop(0) if self.plan else {}
+        Sink.made = (*Sink.made, self)
+
+    async def open(self):
+        self._do("open")
+
+    async def send(self, blocks):
+        self.sent += len(blocks)
+        self._do("send")
+        return Acknowledged(len(blocks), Counter())
+
+    async def close(self):
+        self.is_closed = True
+        self._do("close")
+
+    def _do(self, step):
+        action = self.steps.get(step, stop if step == "send" else None)
+        if isinstance(action, BaseException):
+            raise action
+        if action is not None:
+            action()
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    made = WrittenArchive(tmp_path, FakeClock(MIDNIGHT + 86400))
+    made.configure(SINK)
+    made.store(MIDNIGHT + 3600, 5, 2, np.random.default_rng(1))
+    made.publish()
+    monkeypatch.setattr(load_sink("kafka"), "sink", Sink)
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+    Sink.made = ()
+    yield made
+    made.close()
+    for number, handler in handlers:
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def play(archive, tmp_path):  # noqa: ARG001 - its files
+    """Run the process with what its sinks do one after the other; return its log, the clock, and what the service manager got."""
+
+    def play(*plan, load=lambda: configuration.load(tmp_path / "tokiod.toml")):
+        Sink.plan, clock, notices = [*plan], Clock(MIDNIGHT + 86400), Notices()
+        with capture_logs() as log:
+            run("k", load, clock, notices)
+        return log, clock, notices
+
+    return play
+
+
+def state(tmp_path):
+    return msgspec.json.decode((tmp_path / "sinks/k/state.json").read_bytes(), type=SinkState)
+
+
+def events(log):
+    return [(one["event"], one["log_level"]) for one in log if one["event"] != "sink.from_files"]
+
+
+def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, tmp_path):
+    no_broker, refused = {"open": Transient("no broker")}, {"open": Fatal("refused")}
+    log, clock, notices = play(no_broker, no_broker, refused, {"open": ValueError("x")}, {"send": SystemExit(9)}, {})
+    assert events(log) == [
+        ("sink.ready", "info"), ("sink.waiting", "warning"), ("sink.fatal", "error"), ("sink.broken", "error"), ("sink.waiting", "warning"),
+        ("sink.up", "info"), ("sink.broken", "error"), ("sink.waiting", "warning"), ("sink.up", "info"), ("sink.stopped", "info"),
+    ]  # fmt: skip
+    reasons = [one["reason"] for one in log if one["event"] in {"sink.waiting", "sink.fatal"}]
+    assert reasons == ["no broker", "refused", "fault of the sink: ValueError: x", "fault of the sink: SystemExit: 9"]
+    assert len(clock.slept) == 5
+    assert clock.slept[2] == FATAL_RETRY_SECONDS
+    assert all(0 <= seconds <= limit for seconds, limit in zip(clock.slept, (1, 2, 600, 8, 1), strict=True))
+    assert [sink.is_closed for sink in Sink.made] == [True] * 6
+    assert [name for name in notices if name != "alive"] == ["ready", "stopping"]
+    assert "alive" in notices
+    found = state(tmp_path)
+    assert (found.state, found.reason, found.last_error, found.records) == ("stopped", "", reasons[-1], Sink.made[-1].sent)
+
+
+def test_a_failure_of_closing_is_logged_and_a_hanging_one_is_ended(play, monkeypatch):
+    class Hanging(Sink):
+        async def close(self):
+            self.is_closed = True
+            await asyncio.sleep(3600)
+
+    log, *_ = play({"send": Transient("gone"), "close": ValueError("x")}, {})
+    assert ("sink.close_failed", "error") in events(log)
+    assert len(Sink.made) == 2
+    monkeypatch.setattr(load_sink("kafka"), "sink", Hanging)
+    monkeypatch.setattr(process, "CLOSE_SECONDS", 0.01)
+    log, *_ = play({"open": Transient("gone")}, {"open": stop})
+    assert events(log)[-1] == ("sink.stopped", "info")
+    assert Sink.made[-1].is_closed
+
+
+def hang_up():
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_a_reload_makes_a_new_sink_of_the_new_section_and_one_with_errors_changes_nothing(play, tmp_path):
+    found = iter([SINK, None, SINK.replace('topic = "t"', 'topic = "u"')])
+    path = tmp_path / "tokiod.toml"
+
+    def load():
+        section = next(found)
+        if section is None:
+            raise ConfigError(["a fault"])
+        path.write_text(path.read_text().partition("[[sink]]")[0] + section)
+        return configuration.load(path)
+
+    def refused():
+        hang_up()
+        asyncio.get_running_loop().call_later(0.2, hang_up)
+
+    log, clock, notices = play({"send": refused}, {"open": stop}, load=load)
+    assert [one["faults"] for one in log if one["event"] == "config.refused"] == [["a fault"]]
+    assert [sink.section.topic for sink in Sink.made] == ["t", "u"]
+    assert [name for name in notices if name != "alive"] == ["ready", "reloading", "ready", "reloading", "ready", "stopping"]
+    assert clock.slept == []
+
+
+def test_a_reload_ends_the_wait_for_a_sink_that_failed(play, monkeypatch):
+    async def sleep(_, _seconds):
+        hang_up()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(Clock, "sleep", sleep)
+    play({"open": Fatal("refused")}, {})
+    assert [sink.is_closed for sink in Sink.made] == [True, True]
+
+
+def test_a_sink_that_is_no_longer_configured_is_removed_with_its_state(play, tmp_path):
+    path = tmp_path / "tokiod.toml"
+
+    def removed():
+        path.write_text(path.read_text().partition("[[sink]]")[0])
+        hang_up()
+
+    with pytest.raises(SystemExit) as ended:
+        play({"send": removed})
+    assert ended.value.code == REMOVED_EXIT_CODE
+    assert not (tmp_path / "sinks/k").exists()
+
+
+def test_an_idle_process_looks_at_the_log_each_half_second(play, monkeypatch):
+    looks = []
+    step = process.RowFollower.step
+
+    async def counted(self, sink):
+        looks.append(asyncio.get_running_loop().time())
+        more = await step(self, sink)
+        if len(looks) == 6:
+            stop()
+        return more
+
+    monkeypatch.setattr(process.RowFollower, "step", counted)
+    play({"send": lambda: None})
+    # The first start puts all into the backlog, the second step sends it, and the third finds nothing.
+    pauses = [after - before for before, after in pairwise(looks[2:])]
+    assert min(pauses) >= POLL_SECONDS * 0.9
+
+
+def test_a_directory_is_of_one_process_and_of_a_sink_that_is_configured(play, tmp_path):
+    with pytest.raises(ConfigError, match="unknown sink 'j'"):
+        run("j", lambda: configuration.load(tmp_path / "tokiod.toml"), Clock(MIDNIGHT), Notices())
+    play({})
+    fd = process._locked(tmp_path / "sinks/k", "k")
+    with pytest.raises(TokiodError, match="another process runs the sink k; stop it first"):
+        play({})
+    os.close(fd)
+    play({"open": stop})
+
+
+def test_a_state_directory_that_can_not_be_made_or_locked_is_an_error_that_names_it(play, tmp_path):
+    (tmp_path / "sinks").write_text("")
+    with pytest.raises(TokiodError, match=r"the state directory .*/sinks/k can't be used: "):
+        play({})
+    (tmp_path / "sinks").unlink()
+    (tmp_path / "sinks/k/lock").mkdir(parents=True)
+    with pytest.raises(TokiodError, match="k/lock can't be opened: Is a directory"):
+        play({})
+
+
+def test_a_kind_whose_package_is_missing_is_fatal_and_says_how_to_install_it(play, monkeypatch):
+    monkeypatch.setattr(process, "find_spec", lambda _: None)
+    monkeypatch.setattr(Clock, "sleep", lambda *_: asyncio.sleep(0, stop()))
+    log, *_ = play()
+    (reason,) = [one["reason"] for one in log if one["event"] == "sink.fatal"]
+    assert reason == "the kind kafka needs aiokafka: pip install 'tokiod[kafka]' into tokiod's environment"
+    assert Sink.made == ()

@@ -1,0 +1,153 @@
+"""`make mutants`: edits of one place, drawn by a seed, and whether the tests of the edited package notice them.
+
+    python -m tests.mutants --edits N [--seed N] [--only PACKAGE]... [--jobs N]
+
+Each edit is made in a copy of the tree. It is noticed if a test fails that passes without it, or one hangs. Prints a line for each edit
+that survives, and a closing line. equivalent.txt lists edits that change nothing which a user can see: path | text of the line | edit |
+reason. Exits 1 if more than one in ten of the others survives, or equivalent.txt lists one that the code no longer has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.faults.restored import ROOT, copy_tree, environment
+from tests.mutants.edits import Edit, edits
+
+PACKAGES = ("tokiod/jobs", "tokiod/agent", "collectors/nodes", "tokiod/forwarding", "tokiod/analysis")
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+MAX_SURVIVORS = 0.1
+TEST_SECONDS, RUN_SECONDS = 240, 1800
+"""A test, or a run of all, that takes longer hangs: on a busy machine none takes half as long."""
+NAMED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
+
+
+class Copy:
+    """A copy of the tree, and which tests passed in it without an edit."""
+
+    def __init__(self, directory: Path, root: Path = ROOT) -> None:
+        self.tree = copy_tree(directory, root)
+        self._passed: dict[str, bool] = {}
+
+    def is_noticed(self, edit: Edit) -> bool:
+        """Run the tests of an edit. Raises RuntimeError for one that fails without it, too."""
+        path = self.tree / edit.path
+        source, status = path.read_bytes(), path.stat()
+        path.write_bytes(edit.applied(source))
+        try:
+            code, named = self._run(modules_for(self.tree, edit.path))
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        for test in named if code else ():
+            if not self._passed.setdefault(test, False) and self._run([test])[0]:
+                raise RuntimeError(f"{test} fails without an edit")
+            self._passed[test] = True
+        return code != 0
+
+    def _run(self, tests: list[str]) -> tuple[int, list[str]]:
+        """Return pytest's exit code, and the tests that failed."""
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk", f"--timeout={TEST_SECONDS}"]
+        # An edited module that is as large as before, and as old in whole seconds, must not be taken for the one in the byte code.
+        started = environment(self.tree) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", *options, *tests]
+        try:
+            done = subprocess.run(command, cwd=self.tree, env=started, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return 1, []
+        return done.returncode, NAMED.findall(done.stdout)
+
+
+def modules_for(tree: Path, path: str) -> list[str]:
+    """Return the test modules of a module's package: its own first, then those that name it."""
+    package, module = Path(path).parent, Path(path).stem
+    directory = tree / "tests" / package.relative_to("tokiod" if package.parts[0] == "tokiod" else "")
+    found = {one: one.read_text() for one in sorted(directory.rglob("test_*.py"))}
+
+    def place(test: Path) -> tuple[bool, bool, int]:
+        return test.stem != f"test_{module}", not re.search(rf"\b{module}\b", found[test]), len(found[test])
+
+    return [str(one.relative_to(tree)) for one in sorted(found, key=place)]
+
+
+def drawn(known: list[Edit], count: int, seed: int) -> list[Edit]:
+    """Draw an edit of each of so many lines."""
+    chance = random.Random(seed)
+    lines: dict[tuple[str, int], list[Edit]] = {}
+    for edit in known:
+        lines.setdefault((edit.path, edit.line), []).append(edit)
+    return [chance.choice(lines[line]) for line in chance.sample(sorted(lines), min(count, len(lines)))]
+
+
+def all_edits(packages: tuple[str, ...], root: Path = ROOT) -> list[Edit]:
+    """Return all edits of packages."""
+    paths = [path.relative_to(root) for package in packages for path in sorted((root / package).glob("*.py"))]
+    return [edit for path in paths for edit in edits(root, str(path))]
+
+
+def reasons(path: Path) -> dict[str, str]:
+    """Return why edits are equivalent, by their keys."""
+    rows = [row for row in path.read_text().splitlines() if row and not row.startswith("#")]
+    return {key: reason for key, _, reason in (row.rpartition(" | ") for row in rows)}
+
+
+def run(chosen: list[Edit], directory: Path, jobs: int = 2, root: Path = ROOT) -> list[Edit]:
+    """Return the edits that survive; print each."""
+    copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for number in range(jobs):
+        copies.put(Copy(directory / str(number), root))
+
+    def survives(edit: Edit) -> bool:
+        tree = copies.get()
+        try:
+            is_noticed = tree.is_noticed(edit)
+        finally:
+            copies.put(tree)
+        if not is_noticed:
+            print(f"{edit.path}:{edit.line}: {edit.change}", flush=True)
+        return not is_noticed
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return [edit for edit, is_survivor in zip(chosen, pool.map(survives, chosen), strict=True) if is_survivor]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edits", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--only", action="append", choices=PACKAGES, metavar="PACKAGE", help=", ".join(PACKAGES))
+    parser.add_argument("--jobs", type=int, default=2, help="how many edits at a time")
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    begun, equivalent, known = time.monotonic(), reasons(EQUIVALENT), all_edits(PACKAGES)
+    gone = equivalent.keys() - {edit.key for edit in known}
+    for key in sorted(gone):
+        print(f"{EQUIVALENT.name}: the code has no such line or edit: {key}")
+    packages = tuple(arguments.only or PACKAGES)
+    chosen = drawn([edit for edit in known if edit.path.rpartition("/")[0] in packages], arguments.edits, arguments.seed)
+    tried = [edit for edit in chosen if edit.key not in equivalent]
+    with tempfile.TemporaryDirectory(prefix="tokiod-mutants-") as name:
+        Path(name).chmod(0o755)  # other users of the tests read the tree
+        survivors = run(tried, Path(name), arguments.jobs)
+    for package, count in Counter(edit.path.rpartition("/")[0] for edit in survivors).items():
+        print(f"{package}: {count} survived")
+    print(
+        f"mutants {len(chosen)} noticed {len(tried) - len(survivors)} equivalent {len(chosen) - len(tried)} survived {len(survivors)}"
+        f" seed {arguments.seed} seconds {time.monotonic() - begun:.0f}"
+    )
+    return int(bool(gone) or len(survivors) > MAX_SURVIVORS * len(tried))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
