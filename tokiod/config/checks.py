@@ -425,7 +425,7 @@ def _grid(zone: str) -> int:
 def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
     if shared := one.datasets() & two.datasets():
         yield Fault(second, f"{_first(shared)} of {two.system} is also filled by source {one.name}", first)
-    elif one.tables & two.tables and (shared := _shared(one.reporters(), two.reporters())):
+    elif {*one.tables} & {*two.tables} and (shared := _shared(one.reporters(), two.reporters())):
         sentence = f"{_first(shared)} of {two.system} is asked by source {one.name} too: rows of jobs would be stored twice"
         yield Fault(second, sentence, first)
 

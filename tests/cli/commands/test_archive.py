@@ -54,7 +54,8 @@ def run(*arguments):
 
 def archived(copy, out, start, end, *options):
     code, _, err = run("lmt", copy, "--output", out, "--start", start, "--end", end, *options)
-    assert (code, err) == (0, "")
+    # Steps at which a server of the simulated site is away are counted.
+    assert (code, [line for line in err.splitlines() if ": step without a row of " not in line]) == (0, [])
 
 
 def contents(path):

@@ -121,7 +121,7 @@ def test_a_counter_with_one_sample_of_each_column_has_no_sum(tmp_path):
     assert line.split()[-2:] == ["-", "bytes"]
 
 
-def test_an_empty_window_asks_for_the_keys_that_select_the_data(path):
+def test_a_window_whose_rows_were_deleted_says_so_before_it_asks_for_the_keys_that_select_the_data(path):
     once = told(path, "--window", "2018-01-28T00:01:30", now=START + 370)
     assert once["check"] == ""
     with closing(sqlite3.connect(path.parent / "lmt.sqlite3")) as database:
@@ -130,6 +130,12 @@ def test_an_empty_window_asks_for_the_keys_that_select_the_data(path):
         database.commit()
     done = run(path, "one")
     assert done.exit_code == 0
+    said = "one is up, but nothing could be read, dropped: 12 x step without a row of OST_DATA, for example"
+    assert done.stdout.splitlines()[-1].startswith(said)
+    with closing(sqlite3.connect(path.parent / "lmt.sqlite3")) as database:
+        database.execute("DELETE FROM TIMESTAMP_INFO WHERE TIMESTAMP > '2018-01-28 00:03:59' AND TIMESTAMP < '2018-01-28 00:05:00'")
+        database.commit()
+    done = run(path, "one")
     assert done.stdout.splitlines()[-1] == f'one is up, but has no record for this window; check url = "sqlite://{path.parent}/lmt.sqlite3"'
 
 
