@@ -4,8 +4,8 @@ Counters are running sums over all steps since the site's epoch, so a process th
 before once, adding up increments. Nothing is read back from what was written: the writer of a database, one that was restarted, and a
 comparer in another process come to the same numbers apart from each other.
 
-Bytes, and the operations that jobs do, are the sums of what jobs did (tokiod.simulator.jobs.work). The target has counted an act for its
-job when it begins, and LMT's counters grow by it until the next one may begin.
+Where Site.acts is set, bytes and the operations that jobs do are the sums of what jobs did (tokiod.simulator.jobs.work). The target has
+counted an act for its job when it begins, and LMT's counters grow by it until the next one may begin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.simulator.drawn import draw
+from tokiod.simulator.drawn import draw, power
 from tokiod.simulator.faults import BLOCK, SPELL, SPELLS, absent_values, trouble
 from tokiod.simulator.jobs.work import DATA, METADATA, Work
 from tokiod.simulator.site import OPERATIONS, STEP, Site
@@ -36,8 +36,8 @@ NULL = int(np.iinfo(np.int64).min)
 HUGE = 2**53 + 1
 """float64 can't represent this number. Some counters start here."""
 
-_PAUSE, _BURST = 0.05, 0.97
-"""Shares of steps without I/O, and of steps with eight times as much."""
+_IDLE, _PAUSE, _BURST, _DEAD = 0.35, 0.05, 0.97, 8
+"""Shares of spells without I/O, steps without I/O, steps with eight times as much; every so many-th counter never moves."""
 
 _PRIME = 997
 """So many acts after each other are divided by weights of their own."""
@@ -146,7 +146,17 @@ class Load:
         return fields
 
     def _more_bytes(self, block: int) -> Ints:
+        if not self.site.acts:
+            return self._drawn_bytes(block)
         return np.hstack([self._by_jobs(block, "ost", operation, 1) for operation in ("read_bytes", "write_bytes")])
+
+    def _drawn_bytes(self, block: int) -> Ints:
+        site, width = self.site, 2 * self.site.osts
+        level = _levels(site, "bytes", block, width)
+        rate = np.where((level > _IDLE) & (np.arange(width) % _DEAD), power(10, 9.5 * level), 0)
+        noise = draw(site, "bytes step", block, BLOCK, width)
+        burst = np.where(noise > _BURST, 8, np.where(noise < _PAUSE, 0, 1))
+        return (rate * burst * (0.5 + noise)).astype(np.int64)
 
     def _by_jobs(self, block: int, targets: str, operation: str, part: int) -> Ints:
         """Return what jobs did on each OST or MDT in the steps of a block, i8[BLOCK, targets]. part: 0 the samples, 1 their sum."""
@@ -181,7 +191,7 @@ class Load:
         rate = np.outer(1 / (1 + np.arange(site.mdts)) ** 2, busy).ravel()
         more = (rate * (_levels(site, "ops", block, width) + draw(site, "ops step", block, BLOCK, width))).astype(np.int64)
         for number, name in enumerate(OPERATIONS):
-            if name in METADATA:
+            if site.acts and name in METADATA:
                 more[:, number :: len(OPERATIONS)] = self._by_jobs(block, "mdt", name, 0)
         return more
 

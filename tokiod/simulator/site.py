@@ -40,7 +40,8 @@ class Site:
     interfaces: of the routers that lead to the site's outside, two to a router.
     nsds, nsd_servers: GPFS's disks and the servers that they hang on; the first server holds metadata, on disks of its own.
     moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.
-    acts: steps of a moment in which jobs do something; with 1, each poll in a moment sees all that they do in it.
+    acts: steps of a moment in which jobs do something, of which LMT counts the sums; with 1, each poll in a moment sees all that they do
+    in it. 0: LMT's load and that of jobs are drawn apart, as an archive of 0.1.0 has them, and jobs act four times in a moment.
     failing: whether, with trouble, ESnet's service and the programs fail now and then, too.
     hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
     late: largest delay in seconds after which a document can be found.
@@ -63,7 +64,7 @@ class Site:
     nsds: int = 6
     nsd_servers: int = 3
     moment: int = 60
-    acts: int = 4
+    acts: int = 0
     failing: bool = True
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tokiod.simulator.site import Site
 
 HOUR = 3600
+ACTS = 4
 STEP_SECONDS = 15
 """For which _OFFENDER_MIB and the amounts of other jobs are."""
 CLEANUP_MOMENTS = 10
@@ -83,7 +84,7 @@ class Work:
     def __init__(self, site: Site, jobs: int = 12) -> None:
         self.site = site
         self.jobs = jobs
-        self.step = max(site.moment // site.acts, 1)
+        self.step = max(site.moment // (site.acts or ACTS), 1)
         self.cleanup = CLEANUP_MOMENTS * site.moment
         self.targets = (*site.ost_names, *site.mdt_names)
         self.begun = lru_cache(maxsize=64)(self._begun)
@@ -181,7 +182,7 @@ class Work:
     def _active(self, noise: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
         """Return in which steps a job does something: in most, with pauses that may be longer than a target's patience."""
         steps = len(noise)
-        pause = int(CLEANUP_MOMENTS * self.site.acts * 1.5)
+        pause = int(CLEANUP_MOMENTS * (self.site.acts or ACTS) * 1.5)
         spells = np.arange(steps) // pause
         is_quiet = (noise[spells * pause] < 0.4 * share) & (spells > 0)
         return ~is_quiet & (noise < 0.3 + 0.7 * share)
