@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.simulation.clock import MachineClock
     from tokiod.window import Calendar
 
+STOPPED_SECONDS = 600
+"""After which a database without a new time stamp says that it has stopped, as LMT's collector does."""
 COUNTER, GAUGE, FULLNESS = "datatargets/readbytes", "dataservers/memused", "fullness/bytes"
 LATENCY_SECONDS = 5.0
 
@@ -173,7 +175,8 @@ class SourceCollector:
         await self._answer()
         now = self._clock.true_time()
         if self._source.reports_progress and window.end > min(now - self._source.lag, self._source.end):
-            raise NotYet(f"{self._source.name} has not reached {window}")
+            has_stopped = now - self._source.lag > self._source.end + STOPPED_SECONDS
+            raise NotYet(f"{self._source.name} has not reached {window}", self._source.end if has_stopped else None)
         return self._source.data(window, now)
 
     async def count(self, window: Window) -> int | None:
