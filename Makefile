@@ -22,7 +22,7 @@ INPUTS ?= 1000000
 READS  ?= 10000
 SEEDS  ?= 200
 # What the simulation finds with one of its recorded seeds in each run of CI.
-CI_FAULTS := a1 a2 a13 n5
+CI_FAULTS := a1 a2 a13 j2 n5
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
 WORKERS ?= 6

@@ -29,7 +29,8 @@ targets keep idle jobs, and is still listed. An idle job may return and count on
 """
 JOB_LOOKBACK_SECONDS = 3600
 """A row's counts differ from those of the row before it by what was done in between. That row is at most so much older, or the job began
-later, or no poll was stored for half of that time: a source adds a row with the counts at the poll before to one that comes later."""
+later, or no poll was stored for half of that time: a source adds a row with the counts at the poll before to one that comes later. Such a
+row is before its window, by at most so much; all others are in it."""
 JOB_PARTS = ("job", "user", "command", "node", "id")
 """Of a job: what its format names, and the whole id, printable; stored is a keyed hash of that, which keeps ids apart."""
 SEPARATOR = "\x1f"

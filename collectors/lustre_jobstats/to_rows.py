@@ -11,7 +11,7 @@ import numpy as np
 from collectors.lustre_jobstats.job_names import JobNames
 from collectors.lustre_jobstats.parse import IMPLAUSIBLE, MALFORMED, NO_TARGET, shown
 from tokiod.dropped import Dropped, shape
-from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
+from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_LOOKBACK_SECONDS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,13 +91,14 @@ class JobKeys:
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
     """Return the rows of all targets; a count that a target does not have is 0.
 
-    start: of the window, epoch seconds; summaries of removed jobs are not before it, and counts at the poll before are.
+    start: of the window, epoch seconds; summaries of removed jobs are not before it. Counts at the poll before are: readers look for them
+    no farther before their window than JOB_LOOKBACK_SECONDS.
     """
     found = [one for one in found if one.changes.jobs]
     lengths = [len(one.changes.jobs) for one in found]
     time, ended = (_joined([getattr(one.changes, name) for one in found], np.int64) for name in ("time", "ended"))
     fixed = (
-        np.where(ended == ENDED_REMOVED, np.maximum(time, start), time),
+        np.maximum(time, np.where(ended == ENDED_REMOVED, start, start - JOB_LOOKBACK_SECONDS)),
         _text([one.target.encode() for one in found]).repeat(lengths),
         _text([keys.of(job) for one in found for job in one.changes.jobs]),
         _joined([one.changes.start for one in found], np.int64),

@@ -54,8 +54,8 @@ def by_rows(found):
 @pytest.mark.parametrize("seed", range(4))
 def test_random_days_add_up_in_any_span_before_and_after_they_are_merged(made, seed, has_begin):
     begin = DAY + 86400 - 3600  # two hours about midnight
-    made.store(*random_day(seed, begin, 2.0, has_begin=has_begin))
-    draw = random.Random(seed)
+    draw, rows = random.Random(seed), random_day(seed, begin, 2.0, has_begin=has_begin)
+    made.store(*rows, late={row["time"] for row in rows if draw.random() < 0.01})
     for at in (DAY + 86400 + 4000, DAY + 4 * 86400):
         for _ in range(4):
             start = begin + draw.randrange(0, 6000)
@@ -330,3 +330,17 @@ def test_counts_that_were_not_seen_before_are_of_all_the_time_since_their_begin(
     made.window = 60
     made.store(*steady(OST, KEY, range(5, 3660, 60)), polled(DAY + 3665, OST, job_key("4713"), DAY, {"open.samples": 3665}))
     assert rate_of(made, DAY + 3660, DAY + 3720) == pytest.approx(5 / 60)
+
+
+def test_a_row_of_a_poll_of_the_day_before_is_counted_there_though_it_stands_in_a_window_of_the_next_day(made):
+    midnight = DAY + 86400
+    made.store(polled(midnight - 1200, OST, job_key("1"), DAY, {"open.samples": 1}))  # the day has a window
+    early, late = (polled(midnight + time, OST, KEY, DAY, {"open.samples": count}) for time, count in ((-500, 7), (10, 9)))
+    made.store(early, late, late={midnight - 500})
+    for at in (None, DAY + 4 * 86400):
+        if at:
+            made.merged(at)
+        for edges in ((DAY, DAY + 3 * 86400), (midnight - 700, midnight - 400), (midnight - 400, midnight), (midnight, midnight + 60)):
+            expected = {midnight - 700: 7, midnight - 400: 0, midnight: 2}.get(edges[0], 9)
+            assert sums(series(days(made), *edges)).get((KEY, OST), {}).get("open.samples", 0) == expected, edges
+            assert by_rows(span_rows(days(made), *edges)).get((KEY, OST), {}).get("open.samples", 0) == expected, edges

@@ -113,9 +113,7 @@ class JobServers:
         self._check_acknowledged(found)
         truth = truth_of(found, self._lives, self._is_right, self._seen)
         rng = random.Random(f"sums/{self.seed}/{len(found)}")
-        return len(found), with_sums and check_sums(
-            days, truth, rng, is_ordered=is_ordered and not self.jumps, clock_jumped=not is_ordered, scratch=scratch
-        )
+        return len(found), with_sums and check_sums(days, truth, rng, is_ordered=is_ordered and not self.jumps, scratch=scratch)
 
     def _check_acknowledged(self, found: JobRows) -> None:
         there: dict[Known, int] = {}

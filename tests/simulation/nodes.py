@@ -427,9 +427,7 @@ class Nodes:
         self._check_acknowledged(found)
         truth = self._truth(found)
         rng = random.Random(f"sums/{self.seed}/{len(found)}")
-        return len(found), with_sums and check_sums(
-            days, truth, rng, is_ordered=is_ordered and not self.jumps, clock_jumped=not is_ordered, scratch=scratch
-        )
+        return len(found), with_sums and check_sums(days, truth, rng, is_ordered=is_ordered and not self.jumps, scratch=scratch)
 
     def _check_acknowledged(self, found: JobRows) -> None:
         there: dict[tuple[bytes, bytes], int] = {}

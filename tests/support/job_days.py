@@ -29,13 +29,16 @@ class JobDays:
         self.clock = FakeClock(DAY)
         self.table = JobTable(root, Calendar(zone), self.clock, inline=True)
 
-    def store(self, *rows, source="jobs"):
-        """Store rows in the windows of their times, and an empty window for each other time that is given."""
+    def store(self, *rows, source="jobs", late=frozenset()):
+        """Store rows in the windows of their times, and an empty window for each other time that is given.
+
+        late: times of rows that stand in the window after theirs.
+        """
         self.rows += [row for row in rows if isinstance(row, dict)]
         windows = defaultdict(list)
         for row in rows:
             time = row["time"] if isinstance(row, dict) else row
-            windows[time - time % self.window] += [row] if isinstance(row, dict) else []
+            windows[time - time % self.window + (time in late) * self.window] += [row] if isinstance(row, dict) else []
         for start, found in windows.items():
             meta = WindowMeta(source, "lustre_jobstats", self.system, Window(start, start + self.window))
             self.table.apply(Collected(meta, (), [as_rows(found)]))

@@ -140,10 +140,10 @@ def test_a_list_is_made_again_where_a_file_that_goes_on_after_its_span_was_repla
     directory = tmp_path / "fs" / "1970-01-02"
     directory.mkdir(parents=True)
     days, span = Days((tmp_path,), "fs"), Span(86_460, 86_520)
-    for name in ("86400-86460@a.jobs", "86460-86640.jobs", "86520-86580@a.jobs"):
+    for name in ("86400-86460@a.jobs", "86460-86640.jobs", "90120-90180@a.jobs"):
         (directory / name).write_text("")
     before = _state(days, span)
-    (directory / "86520-86580@a.jobs").write_text("of a later minute")
+    (directory / "90120-90180@a.jobs").write_text("of a later minute")
     assert _state(days, span) == before
     (directory / "86460-86640.jobs").write_text("replaced")
     assert _state(days, span) != before

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tokiod.jobs.rows import TableFile
 from tokiod.jobs.span import Days
 from tokiod.jobs.table_file import Index, NotAJobTable, opened
 
@@ -28,7 +29,7 @@ class OneFile(Days):
 
     def of(self, start: int, end: int) -> list[Path]:
         """Return the file if it may have rows of a span."""
-        return [self.path] if start < self.end and self.start < end else []
+        return [self.path] if TableFile(self.path, self.start, self.end, "").may_have(start, end) else []
 
     def newest(self) -> int | None:
         """Return when the newest window ends."""

@@ -12,6 +12,7 @@ from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
 from tokiod.tts.layout import unreadable
+from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -36,7 +37,7 @@ _NAME = re.compile(rf"(\d+)-(\d+)(?:@([A-Za-z0-9_.-]+))?{re.escape(SUFFIX)}")
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table by its name: it holds rows of [start, end). source: of the one window that it holds, "" of several windows."""
+    """A file of the table by its name: it holds windows of [start, end). source: of the one window that it holds, "" of several windows."""
 
     path: Path
     start: int
@@ -52,6 +53,10 @@ class TableFile:
     def window(self) -> Source:
         """Return the one window that the file holds."""
         return self.source, self.start, self.end
+
+    def may_have(self, start: int, end: int) -> bool:
+        """Return whether the file may have rows of a span: those of polls before a window may stand in it."""
+        return start < self.end and self.start - JOB_LOOKBACK_SECONDS < end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,9 +282,10 @@ def _retried(work: Callable[[], T]) -> T:
 
 def _opened(directory: Path, start: int, end: int) -> Iterator[tuple[Any, Index]]:
     for file in table_files(directory):
-        if start < file.end and file.start < end:
+        if file.may_have(start, end):
             with opened(file.path) as (content, index):
-                yield content, index
+                if file.start < end or index.earliest < end:
+                    yield content, index
 
 
 def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_Part]:

@@ -138,15 +138,11 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
 
 def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = None) -> Iterator[tuple[dt.date, SpanRows]]:
     """Yield the rows of a span with the site day of each piece, day by day and job by job. Raises as span_rows()."""
-    for path in days.of(start, end):
-        files = [file for file in table_files(path) if start < file.end and file.start < end]
-        if not files:
-            continue
-        first = max(start, min(file.start for file in files))
-        near = [one for one in days.of(first - NEAR_SECONDS, first) if one.name < path.name]
-        before = (index for one in near for index in indexes(one, first - NEAR_SECONDS, first))
-        for wanted in _divided(indexes(path, start, end), before, counts):
-            yield days.date_of(path), _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
+    for day, first, last in _days_of(days, start, end):
+        paths, low = days.of(first - NEAR_SECONDS, last), first - NEAR_SECONDS
+        before = (index for path in paths for index in indexes(path, low, first))
+        for wanted in _divided([index for path in paths for index in indexes(path, first, last)], before, counts):
+            yield day, _with_activity(days, paths, (low, first, last), wanted)
 
 
 def count_names(days: Days, start: int, end: int) -> list[str]:
@@ -165,6 +161,15 @@ def row_count(days: Days, start: int, end: int) -> int:
     return sum(int(index.first[-1]) for path in days.of(start, end) for index in indexes(path, start, end))
 
 
+# A row of the poll before a day's first window may stand in that window. Its time is of the day before: days are told apart by time.
+def _days_of(days: Days, start: int, end: int) -> list[tuple[dt.date, int, int]]:
+    """Return the days of a span with the part of it that is of each, up to where the next one begins."""
+    found = [(days.date_of(path), [file.start for file in table_files(path) if file.may_have(start, end)]) for path in days.of(start, end)]
+    begins = [(day, min(starts)) for day, starts in found if starts]
+    edges = [start, *(min(max(begin, start), end) for _, begin in begins[1:]), end]
+    return [(day, edge, then) for (day, _), (edge, then) in zip(begins, pairwise(edges), strict=False) if edge < then]
+
+
 # Counts that began in the span need nothing from before it. For the others the table is read backwards, to where they began.
 def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, int], wanted: Wanted) -> SpanRows:
     """Return the rows of a span. times: from when on rows are read, its start and its end."""
@@ -174,14 +179,10 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
     if wanted.counts is not None and ((begin < 0).any() or (following(rows)[1:] & (begin[1:] < begin[:-1])).any()):
         # Without their begin, or where it moved, only all counts show that they began again.
         return _with_activity(days, directories, times, replace(wanted, counts=None))
-    while len(unresolved := np.flatnonzero(_needs_more(rows, start))) and days.of(0, low):
-        begins = rows.columns["begin"][unresolved]
-        if low * BILLION <= begins.min(initial=start * BILLION, where=begins >= 0) and (
-            low <= start - UNKNOWN_SECONDS or (begins >= 0).all()
-        ):
-            break
-        low, high = low - DAY_SECONDS, low
-        keys = rows.jobs[np.unique(rows.job[unresolved])]
+    while (since := _since(rows, start)).min(initial=low) < low and days.of(0, low):
+        needed = np.flatnonzero(since < low)
+        low, high = max(low - DAY_SECONDS, int(since[needed].min())), low
+        keys = rows.jobs[np.unique(rows.job[needed])]
         before = read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts))
         rows = _last_before(joined([rows, before]), start)
     done, is_in = activity(rows), rows.columns["time"] >= start
@@ -195,14 +196,20 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
     return SpanRows(rows, done, odd)
 
 
-def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
-    """Return which rows of a span are the first of their life, or with some count, of counts that began before the span."""
-    follows = following(rows)
+def _since(rows: JobRows, start: int) -> NDArray[np.int64]:
+    """Return i8[n] epoch seconds: from when on rows before a span must be read, to know what was done up to each of its rows.
+
+    Of the first row of a life, or with some count, since the counts began, or for UNKNOWN_SECONDS. Of a row before the span since its last
+    operation: the poll of a clock that was ahead has an earlier one, and rows since then may show that it is an old one.
+    """
+    follows, (time, begin, last) = following(rows), (rows.columns[name] for name in ("time", "begin", "last"))
     is_first = ~follows
     for name, place in places_before(rows, follows).items():
         is_first |= (rows.counts[name] >= 0) & (place < 0)
-    needs: NDArray[np.bool_] = is_first & (rows.columns["begin"] < start * BILLION) & (rows.columns["time"] >= start)
-    return needs
+    is_first &= time >= start
+    since = np.where(begin >= 0, begin // BILLION, start - UNKNOWN_SECONDS)
+    found: NDArray[np.int64] = np.where(is_first, since, np.where(time < start, last // BILLION, start))
+    return found
 
 
 def _last_before(rows: JobRows, start: int) -> JobRows:

@@ -1,6 +1,6 @@
 """One file of the job table: rows of one or more windows, sorted by job, target and time.
 
-    attributes      form, system
+    attributes      form, system; earliest: the time of the earliest row, of files with rows
     windows/        source, start, end: which windows the file holds whole, also those without a row
     names/job       S[jobs], sorted: JOB_PARTS joined by SEPARATOR
     names/target    S[targets], sorted
@@ -51,7 +51,10 @@ class NotAJobTable(TokiodError, ValueError):  # noqa: N818 - a state, not a faul
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """What a file holds, without its columns. jobs, targets: S[...] sorted; first: i8[jobs + 1]; columns: names of all in rows/."""
+    """What a file holds, without its columns. jobs, targets: S[...] sorted; first: i8[jobs + 1]; columns: names of all in rows/.
+
+    earliest: epoch seconds, no row is before it; 0 where the file does not say. write() finds it.
+    """
 
     system: str
     windows: tuple[Source, ...]
@@ -59,6 +62,7 @@ class Index:
     targets: NDArray[np.bytes_]
     first: NDArray[np.int64]
     columns: tuple[str, ...]
+    earliest: int = 0
 
     def rows_of(self, job: bytes) -> slice:
         """Return the rows of the jobs whose name, before the first separator, is this one."""
@@ -94,7 +98,8 @@ def _index(file: Any) -> Index:
     sources = [name.decode() for name in read(file, "windows/source").tolist()]
     spans = zip(sources, read(file, "windows/start").tolist(), read(file, "windows/end").tolist(), strict=True)
     jobs, targets = _keys(read(file, "names/job")), read(file, "names/target")
-    return Index(str(file.attrs["system"]), tuple(spans), jobs, targets, read(file, "first"), tuple(file["rows"]))
+    earliest = int(file.attrs.get("earliest", 0))
+    return Index(str(file.attrs["system"]), tuple(spans), jobs, targets, read(file, "first"), tuple(file["rows"]), earliest)
 
 
 def read(file: Any, name: str, rows: slice | None = None) -> NDArray[Any]:
@@ -132,6 +137,8 @@ def write(path: Path, files: Files, index: Index, columns: Iterable[tuple[str, N
         _write(file, "first", index.first)
         for name, values in columns:
             _write(file, f"rows/{name}", values, CHUNK_ROWS)
+            if name == "time" and len(values):
+                file.attrs["earliest"] = int(values.min())
         file.require_group("rows")
     fd = files.open(path)
     try:

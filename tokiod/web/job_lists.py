@@ -104,10 +104,10 @@ def _state(days: Days, wanted: Span) -> Hashable:
     # A window before the span that comes late is where a count begins. Of the days before it, the time of their directories shows one.
     near, size = set(days.of(wanted.start, wanted.end)), 0
     found: list[Hashable] = [(path, *_stamp(path)[1:]) for path in days.of(0, wanted.start) if path not in near]
-    for file in (file for directory in sorted(near) for file in table_files(directory) if file.start < wanted.end):
+    for file in (file for directory in sorted(near) for file in table_files(directory) if file.may_have(0, wanted.end)):
         nbytes, changed = _stamp(file.path)
         found.append((file.path.name, nbytes, changed))
-        size += nbytes if wanted.start < file.end else 0
+        size += nbytes if file.may_have(wanted.start, wanted.end) else 0
     if size > MAX_FILE_BYTES:
         limit = f"at most {MAX_FILE_BYTES >> 20} MiB are read"
         raise Refused(
