@@ -132,7 +132,9 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             column += len(names)
             is_known = not block.is_last
         else:
-            output.dropped.add(NO_COLUMN, max(not body.strip(), int(np.count_nonzero(~np.isnan(block.value)))), b" ".join(names))
+            # A header without rows is of a time without data, or its only row was joined to it.
+            values = int(np.count_nonzero(~np.isnan(block.value)))
+            output.dropped.add(NO_COLUMN, max(not body.strip() and not legend.knows(names), values), b" ".join(names))
     if width > legend.width and blocks:  # a table is repeated, and which one is unknown
         output.dropped.add(TOO_MANY, sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks))
         blocks.clear()

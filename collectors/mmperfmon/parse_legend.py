@@ -91,6 +91,12 @@ class Legend:
         is_of_one = len(set(self.counters)) == 1 and len(set(hosts)) == len(hosts) == len(shown)
         return is_of_one and shown in (hosts, [host.partition(".")[0] for host in hosts])
 
+    def knows(self, names: list[bytes]) -> bool:
+        """Return whether all names are counters or hosts of the legend, in any order."""
+        return {name.decode(errors="replace") for name in names} <= {
+            name for metric in self.metrics if metric for name in (metric.counter, metric.host, metric.host.partition(".")[0])
+        }
+
     def __reduce__(self) -> tuple[Callable[[bytes], Legend], tuple[bytes]]:
         return read_legend, (self._text,)
 

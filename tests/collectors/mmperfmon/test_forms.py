@@ -203,3 +203,11 @@ def test_a_table_that_lost_its_header_is_not_taken_for_the_next_one(written):
 def test_a_header_that_was_joined_with_the_only_row_is_counted(written):
     text = output({CPU: [0.5], NSD: [7]}, stamps(FIRST, 1), 30000).replace(b"gpfs_nsdds_bytes_read \n", b"gpfs_nsdds_bytes_read ")
     assert "no such column in the legend" in refused(written(text))
+
+
+def test_headers_without_rows_are_of_a_time_without_data(written):
+    text = output({CPU: [0.5], NET: [3], NSD: [7]}, stamps(FIRST, 1), 40)
+    bare = "\n".join(line for line in text.decode().splitlines() if " 2024-06-01" not in line) + "\n"
+    assert bare.count("Row") > 1
+    found, data = stored(written(bare.encode() + text))
+    assert (found["datatargets/readbytes"], data.dropped) == ({(0, "n1:ddn1"): 7.0}, {})
