@@ -179,10 +179,11 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
     if wanted.counts is not None and ((begin < 0).any() or (following(rows)[1:] & (begin[1:] < begin[:-1])).any()):
         # Without their begin, or where it moved, only all counts show that they began again.
         return _with_activity(days, directories, times, replace(wanted, counts=None))
-    while (since := _since(rows, start)).min(initial=low) < low and days.of(0, low):
-        needed = np.flatnonzero(since < low)
-        low, high = max(low - DAY_SECONDS, int(since[needed].min())), low
-        keys = rows.jobs[np.unique(rows.job[needed])]
+    while (first := int((since := _since(rows, start)).min(initial=low))) < low and (paths := days.of(first, low)):
+        keys = rows.jobs[np.unique(rows.job[since < low])]
+        # A day at a time, of those that there are.
+        newest = dt.datetime.combine(days.date_of(paths[-1]), dt.time(), dt.UTC).timestamp() - DAY_SECONDS
+        low, high = max(first, min(low - DAY_SECONDS, int(newest))), low
         before = read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts))
         rows = _last_before(joined([rows, before]), start)
     done, is_in = activity(rows), rows.columns["time"] >= start
