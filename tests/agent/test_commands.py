@@ -47,6 +47,7 @@ def test_a_command_runs_once_in_a_period(tmp_path):
     command = Command(script(tmp_path, f"echo run >> {tmp_path}/runs; echo done"), period=60.0, deadline=30.0)
     assert ended(command, 0.0) == b"done\n"
     assert [command.take(now) for now in (1.0, 30.0, 59.9)] == [None] * 3
+    assert [command.has_work(now) for now in (59.9, 60.0)] == [False, True]
     assert ended(command, 60.0) == b"done\n"
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
 
@@ -57,6 +58,7 @@ def test_a_command_that_hangs_is_killed_with_its_children_and_another_is_started
     assert command.take(0.0) is None
     while not (tmp_path / "once").exists():
         time.sleep(0.005)
+    assert command.has_work(29.9)
     assert command.take(29.9) is None
     with pytest.raises(CommandFailed, match="killed after 30 s") as failed:
         command.take(30.0)

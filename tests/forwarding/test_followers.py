@@ -610,6 +610,9 @@ def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_aga
     assert sink.stored == {}
     archive.seal(MIDNIGHT + 8 * 3600)
     follow(sink, DayFollower)
+    day = archive.zone.day(MIDNIGHT + 8 * 3600)
+    for blocks in sink.stored[date].values():
+        assert (blocks[0].start, sum(block.rows * block.step for block in blocks)) == (day.start, day.end - day.start)
     assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
     follow(sink, DayFollower)
     assert (sink.stored, sink.changing) == ({}, [])

@@ -73,6 +73,8 @@ def modules_for(tree: Path, path: str) -> list[str]:
     """Return the test modules of a module's package: its own first, then those that name it."""
     package, module = Path(path).parent, Path(path).stem
     directory = tree / "tests" / package.relative_to("tokiod" if package.parts[0] == "tokiod" else "")
+    while not directory.is_dir():  # a package within the package
+        directory = directory.parent
     found = {one: one.read_text() for one in sorted(directory.rglob("test_*.py"))}
 
     def place(test: Path) -> tuple[bool, bool, int]:
@@ -92,7 +94,7 @@ def drawn(known: list[Edit], count: int, seed: int) -> list[Edit]:
 
 def all_edits(packages: tuple[str, ...], root: Path = ROOT) -> list[Edit]:
     """Return all edits of packages."""
-    paths = [path.relative_to(root) for package in packages for path in sorted((root / package).glob("*.py"))]
+    paths = [path.relative_to(root) for package in packages for path in sorted((root / package).rglob("*.py"))]
     return [edit for path in paths for edit in edits(root, str(path))]
 
 
@@ -135,7 +137,9 @@ def main() -> int:
     for key in sorted(gone):
         print(f"{EQUIVALENT.name}: the code has no such line or edit: {key}")
     packages = tuple(arguments.only or PACKAGES)
-    chosen = drawn([edit for edit in known if edit.path.rpartition("/")[0] in packages], arguments.edits, arguments.seed)
+    chosen = drawn(
+        [edit for edit in known if edit.path.startswith(tuple(f"{package}/" for package in packages))], arguments.edits, arguments.seed
+    )
     tried = [edit for edit in chosen if edit.key not in equivalent]
     with tempfile.TemporaryDirectory(prefix="tokiod-mutants-") as name:
         Path(name).chmod(0o755)  # other users of the tests read the tree
