@@ -45,6 +45,7 @@ def test_a_correction_within_the_slack_counts_as_unchanged():
 def test_a_fall_from_the_lower_half_is_a_restart_even_if_the_counter_wraps_somewhere():
     increases = Increases()
     assert [increases.take(COUNTER, "x", value, 1000) for value in (400, 10, 900, 20)] == [None, None, 890, 120]
+    assert [increases.take(COUNTER, "y", value, 1000) for value in (900, 500, 1000, 499)] == [None, None, 500, 499]
 
 
 def test_a_correction_by_all_of_the_slack_is_one_and_a_count_without_slack_or_wrap_restarts_by_any_fall():

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, S
 from tokiod.cli.tokioctl import main
 from tokiod.reader.errors import NotInstalled
 from tokiod.reader.span import Span
+from tokiod.runtime.process_setup import python_command
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -291,6 +293,12 @@ def test_the_death_of_the_process_that_reads_is_an_error_of_the_log(monkeypatch,
     monkeypatch.setattr(darshan_log, "python_command", lambda *_: [sys.executable, "-c", code])
     monkeypatch.setattr(darshan_log, "find_spec", lambda _: object())
     assert str(read(VPICIO)).startswith(f"{VPICIO} is no Darshan log, or is damaged: {reason}")
+
+
+def test_the_process_that_reads_does_not_outlive_its_parent():
+    line = python_command("tokiod.analysis.darshan_worker", "1", str(VPICIO))
+    done = subprocess.run(line, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_without_pydarshan_the_sentence_names_the_extra(monkeypatch):

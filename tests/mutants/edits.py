@@ -122,7 +122,7 @@ def _of_statements(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     match node:
         case ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Await()):
             yield node, "pass"
-        case ast.Return(value=value) if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(value=value) if value is not None and not (isinstance(value, ast.Constant) and not value.value):
             yield node, "return None"
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             yield test, f"(not ({ast.unparse(test)}))"
