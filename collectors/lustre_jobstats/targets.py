@@ -55,7 +55,7 @@ class Targets:
         """Yield what a window that is not stored had of other targets."""
         for target in sorted(self._unstored.keys() - targets):
             again = self._counts[target].rows(self._unstored[target], time)
-            yield TargetCounts(target, time, again)
+            yield TargetCounts(target, time, again, answered=False)
             self._unstored[target].update(dict.fromkeys(again.jobs, window))
 
     def note_stored(self, window: Window) -> None:

@@ -46,11 +46,12 @@ OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME, TOO_EARLY, TWO_SERVERS}
 
 @dataclass(frozen=True, slots=True)
 class TargetCounts:
-    """What changed on a target. time: epoch seconds of the poll."""
+    """What changed on a target. time: epoch seconds of the poll; answered: whether the target's server did."""
 
     target: str
     time: int
     changes: Changes
+    answered: bool = True
 
 
 class JobKeys:
@@ -94,6 +95,7 @@ def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
     start: of the window, epoch seconds; summaries of removed jobs are not before it. Counts at the poll before are: readers look for them
     no farther before their window than JOB_LOOKBACK_SECONDS.
     """
+    polled = tuple(sorted({one.target.encode() for one in found if one.answered}))
     found = [one for one in found if one.changes.jobs]
     lengths = [len(one.changes.jobs) for one in found]
     time, ended = (_joined([getattr(one.changes, name) for one in found], np.int64) for name in ("time", "ended"))
@@ -108,7 +110,7 @@ def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
     names = dict.fromkeys(name for one in found for name in one.changes.operations)
     counts = {f"{name}.{part}": _count(found, name, part) for name in names for part in ("samples", "sum")}
     kept = {name: values for name, values in counts.items() if name.endswith(".samples") or values.any()}
-    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *kept), (*fixed, *kept.values()))
+    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *kept), (*fixed, *kept.values()), polled)
 
 
 def _count(found: Sequence[TargetCounts], name: str, part: str) -> NDArray[np.int64]:

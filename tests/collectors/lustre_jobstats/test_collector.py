@@ -131,6 +131,32 @@ def test_a_window_that_is_not_stored_comes_with_the_next_one(servers):
     assert (seen(second), seen(third)) == (FIRST, {})
 
 
+def test_targets_that_answered_are_in_a_window_also_without_a_row_and_those_that_did_not_are_not(servers):
+    """What a silent target had in a window that was not stored comes with the next one, and does not show that it answered."""
+    some, all_of_them = (MDT0.encode(), OST0.encode()), (MDT0.encode(), OST0.encode(), OST1.encode())
+    _, idle = polls(servers, nothing, nothing)
+    assert (len(idle.tables[0]), idle.tables[0].polled) == (0, all_of_them)
+
+    async def run(collector):
+        await collector.collect(NOW)
+        servers.script("oss2", "exit 255")
+        servers.clock._time = START + 62
+        return await collector.collect(Window(START + 60, START + 120))
+
+    servers.clock._time = START + 2
+    (table,) = within(servers.collector(), run).tables
+    assert (OST1.encode() in table.values[1], table.polled) == (True, some)
+
+
+def test_saved_outputs_without_a_change_polled_their_targets(tmp_path):
+    seven = (b"7", {"open": (2, 9)}, START * 10**9, START * 10**9)
+    outputs = (b"BEGIN %d\n" % time + jobstats_text.target([seven], MDT0) for time in (START, START + 60))
+    (tmp_path / "all.txt").write_bytes(b"".join(outputs))
+    made = lustre_jobstats.saved([tmp_path / "all.txt"], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
+    data = within(made, lambda one: one.collect(Window(START + 60, START + 120)))
+    assert (len(data.tables[0]), data.tables[0].polled, data.records) == (0, (MDT0.encode(),), 0)
+
+
 def test_a_server_that_refuses_leaves_the_others_undisturbed_and_is_named(servers):
     servers.script("oss2", "echo 'Permission denied (publickey).' >&2; exit 255")
     (data,) = polls(servers, nothing)
