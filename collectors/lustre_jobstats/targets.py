@@ -89,9 +89,11 @@ def filesystem_fault(targets: Iterable[str], filesystem: str | None) -> str:
     names = sorted({*map(filesystem_of, targets)})
     listed = '", "'.join(names)
     if filesystem is None and len(names) > 1:
-        return f'targets of several file systems: set filesystem to one of "{listed}", and use a source and a system for each'
+        return (
+            f'targets of several file systems: set filesystem (--filesystem) to one of "{listed}", and use a source and a system for each'
+        )
     if names and filesystem not in {None, *names}:
-        return f'no target of the file system "{filesystem}": set filesystem to one of "{listed}"'
+        return f'no target of the file system "{filesystem}": set filesystem (--filesystem) to one of "{listed}"'
     return ""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.lustre_jobstats.changes import MISSING_EARLY, TWICE, UNSEEN_END
 from collectors.lustre_jobstats.job_names import JobNames
 from collectors.lustre_jobstats.parse import IMPLAUSIBLE, MALFORMED, NO_TARGET, shown
 from tokiod.dropped import Dropped, shape
@@ -37,6 +38,9 @@ REMEDIES = {
     NO_TARGET: "save whole outputs of `lctl get_param`, with the two lines that begin each target",
     TWO_SERVERS: "of outputs of several times, each needs a line BEGIN EPOCH_SECONDS before it",
     TOO_EARLY: "set its time: --time, or a line BEGIN EPOCH_SECONDS before it",
+    TWICE: "the first one counts: a target lists each job once, so look there",
+    UNSEEN_END: "set window, or the time between saved outputs, below job_cleanup_interval",
+    MISSING_EARLY: "its target restarted, or `job_stats=clear` or job_cleanup_interval was set there",
     SAME_TIME: "each output needs a line BEGIN EPOCH_SECONDS before it, or a file of its own",
 }
 
