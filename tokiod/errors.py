@@ -53,18 +53,18 @@ class CollectError(TokiodError):
 
 
 class Transient(CollectError):  # noqa: N818 - the field says "transient", not "transient error"
-    """Collect again, later and later."""
+    """Collect again, later and later.
 
-
-class NotYet(Transient):
-    """The source has not got that far yet.
-
-    ended_at: the epoch second at which the source seems to end: it has not gone on for long, and what it has before is complete.
+    ended_at: the epoch second at which the source seems to end, and what it has before is complete: a backfill goes no farther.
     """
 
     def __init__(self, message: str, ended_at: int | None = None) -> None:
         super().__init__(message)
         self.ended_at = ended_at
+
+
+class NotYet(Transient):
+    """The source has not got that far yet. With ended_at, it has not gone on for long."""
 
 
 class Fatal(CollectError):  # noqa: N818 - as above

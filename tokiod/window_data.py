@@ -62,12 +62,13 @@ class TableRows:
 
     table: logical name, `jobs/operations`; values: one array of n rows per name in columns, in their order. The first column is `time`,
     i8[n] UTC epoch seconds; the others are i8[n], or S[n] of printable ASCII. Raises ValueError for arrays that don't fit to the columns or
-    to each other.
+    to each other. polled: targets that certainly answered, also those without a row.
     """
 
     table: str
     columns: tuple[str, ...]
     values: tuple[NDArray[Any], ...]
+    polled: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         if self.columns[:1] != ("time",) or len(self.values) != len(self.columns):
@@ -80,8 +81,8 @@ class TableRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self.values)
+        """Bytes of the arrays and names."""
+        return sum(array.nbytes for array in self.values) + sum(map(len, self.polled))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -92,7 +92,8 @@ def _measured(samples: Sequence[Samples], window: Window, layout: Layout, droppe
     start = window.start * MILLISECONDS
     inside = (time >= start) & (time < window.end * MILLISECONDS)
     if not inside.all():
-        dropped.add("outside the window", len(time) - int(np.count_nonzero(inside)))
+        first = np.datetime64(int(time[np.argmin(inside)]), "ms")
+        dropped.add("outside the window", len(time) - int(np.count_nonzero(inside)), f"{first}Z")
         time, numbers, value = time[inside], numbers[inside], value[inside]
     return Measured(time, numbers, value, layout.measure.take(numbers))
 

@@ -58,7 +58,7 @@ class Lustre:
         failed = {name: outcome for name, outcome in outcomes if isinstance(outcome, CollectError)}
         for name, error in failed.items():
             if not _is_repeated(name, failed):
-                seen.dropped.add(f"{name}: {reason(error)}")
+                seen.dropped.add(f"{name}: {reason(error)}", 1, str(error))
         for name, outcome in outcomes:
             if not isinstance(outcome, CollectError):
                 self._read(name, outcome, seen)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from collectors.lustre_jobstats.parse import (
+    EXAMPLE_BYTES,
     MALFORMED,
     MAX_ID_BYTES,
     SAMPLES,
@@ -68,6 +69,18 @@ class _Last(NamedTuple):
     counts: bytes
     time: int
     ended: int = 0
+
+
+class _Lost:
+    """What of a text is not used: counts by reason, and the first example of each, as it was read."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, bytes] = {}
+
+    def add(self, reason: str, example: bytes) -> None:
+        self.counts[reason] += 1
+        self.examples.setdefault(reason, example)
 
 
 class _Row(NamedTuple):
@@ -124,22 +137,23 @@ class JobCounts:
 
         A text that was cut must not be given: jobs after the cut seem to have left.
         """
-        dropped: Counter[str] = Counter()
+        lost = _Lost()
         found = blocks(text)
-        changed, keys = self._changed(text, found, dropped)
+        changed, keys = self._changed(text, found, lost)
         for place in _cut(text, found):
-            dropped[MALFORMED] += changed.pop(place, None) is not None
-        if text[: found[0][0] if found else len(text)].strip() not in _BEGINS:
-            dropped[MALFORMED] += 1
-        counts = parse(text, [found[place] for place in changed], self._operations, dropped)
+            if changed.pop(place, None) is not None:
+                lost.add(MALFORMED, _beginning(text, *found[place]))
+        if (head := text[: found[0][0] if found else len(text)].strip()) not in _BEGINS:
+            lost.add(MALFORMED, head[:EXAMPLE_BYTES])
+        counts = parse(text, [found[place] for place in changed], self._operations, lost.counts)
         those = list(changed.values())
         jobs, hashes = zip(*[those[row] for row in counts.places.tolist()], strict=True) if len(counts.places) else ((), ())
-        others = [*self._note(jobs, hashes, counts, time, dropped), *self._removed(keys, time, dropped)]
+        others = [*self._note(jobs, hashes, counts, time, lost), *self._removed(keys, time, lost)]
         for row in others:
             self._others.setdefault(row.job, []).append(row)
         others += self._idle(keys, time)
         self._polled = time
-        return replace(self._joined(jobs, counts, others, time, len(keys), +dropped), examples=counts.examples)
+        return replace(self._joined(jobs, counts, others, time, len(keys), lost.counts), examples={**counts.examples, **lost.examples})
 
     def rows(self, jobs: Iterable[bytes], time: int, without: Iterable[tuple[bytes, int]] = ()) -> Changes:
         """Return all rows of jobs that may not be stored again. time: of those of their present counts; without: ids and times."""
@@ -156,7 +170,7 @@ class JobCounts:
         if last := self._last.get(job):
             yield _Row(job, time, last.ended, last)
 
-    def _changed(self, text: bytes, found: list[tuple[int, int]], dropped: Counter[str]) -> tuple[dict[int, tuple[bytes, int]], set[bytes]]:
+    def _changed(self, text: bytes, found: list[tuple[int, int]], lost: _Lost) -> tuple[dict[int, tuple[bytes, int]], set[bytes]]:
         """Return the place of each changed block with its job id and hash, and the ids of all blocks."""
         changed: dict[int, tuple[bytes, int]] = {}
         keys: set[bytes] = set()
@@ -164,11 +178,11 @@ class JobCounts:
         for place, (start, end) in enumerate(found):
             raw = raw_id(text, start, end)
             if len(raw) > MAX_ID_BYTES:
-                dropped[TOO_LONG] += 1
+                lost.add(TOO_LONG, raw.strip()[:EXAMPLE_BYTES])
                 continue
             job = job_id(raw)
             if job in keys:
-                dropped[TWICE] += 1
+                lost.add(TWICE, job or b'""')
                 continue
             keys.add(job)
             block_hash = hash(whole[start:end])
@@ -177,7 +191,7 @@ class JobCounts:
                 changed[place] = job, block_hash
         return changed, keys
 
-    def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, dropped: Counter[str]) -> Iterator[_Row]:
+    def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, lost: _Lost) -> Iterator[_Row]:
         """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it.
 
         And where the counts began again: the window that had them may not be stored, and no later row covers them.
@@ -190,13 +204,14 @@ class JobCounts:
             if before is None or self._polled is None:
                 continue
             # What was done between the poll before and that is unknown.
-            dropped[RESTARTED] += start > before.start >= 0
+            if start > before.start >= 0:
+                lost.add(RESTARTED, job)
             if start != before.start and not before.ended:
                 yield _Row(job, time - 1, ENDED_REMOVED, before)
             elif time - before.time > BASELINE_SECONDS:
                 yield _Row(job, self._polled, 0, before)
 
-    def _removed(self, keys: set[bytes], time: int, dropped: Counter[str]) -> Iterator[_Row]:
+    def _removed(self, keys: set[bytes], time: int, lost: _Lost) -> Iterator[_Row]:
         """Forget jobs that the text lacks, where they were idle for long enough. Others are kept: they may only be missing in this text.
 
         Yield their summaries. Without start_time, it is also what shows that counts begin again, so it is yielded again.
@@ -205,12 +220,14 @@ class JobCounts:
         latest = newest - self.cleanup_interval * _BILLION
         absent = self._last.keys() - keys
         early = frozenset(job for job in absent if self._last[job].snapshot > latest)
-        dropped[MISSING_EARLY] += len(early - self._absent)
+        for job in sorted(early - self._absent):
+            lost.add(MISSING_EARLY, job)
         self._absent = early
         is_late = self._polled is not None and time - self._polled > self.cleanup_interval
         for job in sorted(absent - early):
             last = self._last.pop(job)
-            dropped[UNSEEN_END] += is_late
+            if is_late:
+                lost.add(UNSEEN_END, job)
             if not last.ended or last.start < 0:
                 # Before the counts of a job that has returned already.
                 yield _Row(job, time - 1, ENDED_REMOVED, last)
@@ -240,6 +257,10 @@ class JobCounts:
         ids = (*jobs, *(one.job for one in others))
         snapshot, start, times, ended = fixed.T
         return Changes(ids, names, last[:, :, 0], last[:, :, 1], snapshot, start, times, ended, listed, dropped)
+
+
+def _beginning(text: bytes, start: int, end: int) -> bytes:
+    return text[start : min(end, start + EXAMPLE_BYTES)].strip()
 
 
 def _cut(text: bytes, found: Sequence[tuple[int, int]]) -> list[int]:

@@ -228,6 +228,9 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
     values[row[is_kept], column[is_kept]] = given[is_kept]
     if not is_kept.all():
         dropped[TOO_MANY_OPERATIONS] += int((~is_kept).sum())
+        first = int(np.argmin(is_kept))
+        others = _OPERATION.findall(text, *found[places[row[first]]])
+        examples[TOO_MANY_OPERATIONS] = others[first - int(np.searchsorted(row, row[first]))][0]
     is_true: NDArray[np.bool_] = np.all((moments < _LIMIT) & ((moments >= FIRST_SECOND * _BILLION) | (moments == -1)), axis=1)
     is_true[row[(given[:, (SAMPLES, SUM)] >= MAX_COUNT).any(axis=1)]] = False
     if not is_true.all():

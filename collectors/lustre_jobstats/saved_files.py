@@ -69,7 +69,8 @@ class SavedOutputs:
 
     async def spans(self) -> list[Window]:
         """Return the spans with outputs."""
-        return spans_of(np.array([one.time for one in await self._files.loaded()], np.int64), 1)
+        times = [one.time for one in await self._files.loaded() if one.changes.jobs or one.changes.dropped]
+        return spans_of(np.array(times, np.int64), 1)
 
     async def close(self) -> None:
         """Wait until a read that has begun ends."""
@@ -87,6 +88,7 @@ class SavedOutputs:
         found: list[TargetCounts] = []
         polled: dict[str, int] = {}
         others: set[str] = set()
+        nothing = JobCounts().rows((), 0)
         for time, path, output in outputs:
             dropped: Counter[str] = Counter()
             examples: dict[str, bytes] = {}
@@ -104,12 +106,13 @@ class SavedOutputs:
                 polled[target] = time
                 window = Window(time, time + 1)
                 try:
-                    found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                    counted = [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
                 except Transient as error:  # a file is the same at the next attempt
                     raise Fatal(f"{path}: {error}") from None
+                found += counted or [TargetCounts(target, time, nothing)]
                 targets.note_stored(window)
             if dropped:
-                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped, examples=examples)))
+                found.append(TargetCounts("", time, replace(nothing, dropped=dropped, examples=examples), answered=False))
         if fault := filesystem_fault((*polled, *others), self._options.filesystem):
             raise Fatal(f"the outputs have {fault}")
         return found

@@ -55,7 +55,7 @@ class Targets:
         """Yield what a window that is not stored had of other targets."""
         for target in sorted(self._unstored.keys() - targets):
             again = self._counts[target].rows(self._unstored[target], time)
-            yield TargetCounts(target, time, again)
+            yield TargetCounts(target, time, again, answered=False)
             self._unstored[target].update(dict.fromkeys(again.jobs, window))
 
     def note_stored(self, window: Window) -> None:
@@ -89,9 +89,11 @@ def filesystem_fault(targets: Iterable[str], filesystem: str | None) -> str:
     names = sorted({*map(filesystem_of, targets)})
     listed = '", "'.join(names)
     if filesystem is None and len(names) > 1:
-        return f'targets of several file systems: set filesystem to one of "{listed}", and use a source and a system for each'
+        return (
+            f'targets of several file systems: set filesystem (--filesystem) to one of "{listed}", and use a source and a system for each'
+        )
     if names and filesystem not in {None, *names}:
-        return f'no target of the file system "{filesystem}": set filesystem to one of "{listed}"'
+        return f'no target of the file system "{filesystem}": set filesystem (--filesystem) to one of "{listed}"'
     return ""
 
 

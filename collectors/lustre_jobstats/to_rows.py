@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.lustre_jobstats.changes import MISSING_EARLY, TWICE, UNSEEN_END
 from collectors.lustre_jobstats.job_names import JobNames
 from collectors.lustre_jobstats.parse import IMPLAUSIBLE, MALFORMED, NO_TARGET, shown
 from tokiod.dropped import Dropped, shape
@@ -37,6 +38,9 @@ REMEDIES = {
     NO_TARGET: "save whole outputs of `lctl get_param`, with the two lines that begin each target",
     TWO_SERVERS: "of outputs of several times, each needs a line BEGIN EPOCH_SECONDS before it",
     TOO_EARLY: "set its time: --time, or a line BEGIN EPOCH_SECONDS before it",
+    TWICE: "the first one counts: a target lists each job once, so look there",
+    UNSEEN_END: "set window, or the time between saved outputs, below job_cleanup_interval",
+    MISSING_EARLY: "its target restarted, or `job_stats=clear` or job_cleanup_interval was set there",
     SAME_TIME: "each output needs a line BEGIN EPOCH_SECONDS before it, or a file of its own",
 }
 
@@ -46,11 +50,12 @@ OF_TARGETS = {OTHER_FILESYSTEM, SAME_TIME, TOO_EARLY, TWO_SERVERS}
 
 @dataclass(frozen=True, slots=True)
 class TargetCounts:
-    """What changed on a target. time: epoch seconds of the poll."""
+    """What changed on a target. time: epoch seconds of the poll; answered: whether the target's server did."""
 
     target: str
     time: int
     changes: Changes
+    answered: bool = True
 
 
 class JobKeys:
@@ -94,6 +99,7 @@ def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
     start: of the window, epoch seconds; summaries of removed jobs are not before it. Counts at the poll before are: readers look for them
     no farther before their window than JOB_LOOKBACK_SECONDS.
     """
+    polled = tuple(sorted({one.target.encode() for one in found if one.answered}))
     found = [one for one in found if one.changes.jobs]
     lengths = [len(one.changes.jobs) for one in found]
     time, ended = (_joined([getattr(one.changes, name) for one in found], np.int64) for name in ("time", "ended"))
@@ -108,7 +114,7 @@ def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
     names = dict.fromkeys(name for one in found for name in one.changes.operations)
     counts = {f"{name}.{part}": _count(found, name, part) for name in names for part in ("samples", "sum")}
     kept = {name: values for name, values in counts.items() if name.endswith(".samples") or values.any()}
-    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *kept), (*fixed, *kept.values()))
+    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *kept), (*fixed, *kept.values()), polled)
 
 
 def _count(found: Sequence[TargetCounts], name: str, part: str) -> NDArray[np.int64]:

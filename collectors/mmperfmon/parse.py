@@ -136,9 +136,9 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             values = int(np.count_nonzero(~np.isnan(block.value)))
             output.dropped.add(NO_COLUMN, max(not body.strip() and not legend.knows(names), values), b" ".join(names))
     if width > legend.width and blocks:  # a table is repeated, and which one is unknown
-        output.dropped.add(TOO_MANY, sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks))
+        output.dropped.add(TOO_MANY, sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks), b" ".join(names))
         blocks.clear()
-    output.dropped.add(NO_TABLE, len(legend.metrics) - column if is_known else 0)
+    output.dropped.add(NO_TABLE, len(legend.metrics) - column if is_known else 0, str((*legend.metrics[column:], "")[0] or ""))
     output.tables += _joined(blocks, legend, output.dropped)
 
 
@@ -280,8 +280,13 @@ def _by_row(blocks: list[_Block], dropped: Dropped) -> tuple[bytes, NDArray[np.f
     place = {number: place for place, number in enumerate(sorted(known))}
     parts = []
     for block in blocks:
-        agrees = np.array([known[number] == stamp for number, stamp in zip(block.numbers, _stamps(block), strict=True)], bool)
-        dropped.add("contradicting time stamps", int(np.count_nonzero(~np.isnan(block.value[:, ~agrees]))))
+        stamps = _stamps(block)
+        agrees = np.array([known[number] == stamp for number, stamp in zip(block.numbers, stamps, strict=True)], bool)
+        lost = int(np.count_nonzero(~np.isnan(block.value[:, ~agrees])))
+        if lost:
+            first = int(np.argmin(agrees))
+            row = block.numbers[first]
+            dropped.add("contradicting time stamps", lost, b"row %d of %s and %s" % (row, known[row], stamps[first]))
         parts.append(np.full((len(block.value), len(known)), np.nan))
         parts[-1][:, [place[number] for number in block.numbers]] = np.where(agrees, block.value, np.nan)
     return b"".join(known[number] for number in sorted(known)), np.concatenate(parts)

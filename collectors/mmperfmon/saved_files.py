@@ -40,11 +40,13 @@ MIN_BYTES_FOR_WORKERS = 64 << 20
 
 BEGINNING = 200
 """Bytes of an output that show of which form it is."""
+NO_DATA = "answer without data"
 PLAIN = "save what `mmperfmon query` prints, without --csv and --raw"
+NO_DATA_REMEDY = "query a time in which the sensors ran; `mmhealth node show PERFMON` shows whether they do"
 OTHER_FORMS = (
     (re.compile(rb"[\[{]"), "file in JSON, as the performance collector and the REST API return it"),
     (re.compile(rb"\"?Row\"?[ \t]*[;,]|[^\n|]{1,80}[;,]\"?Timestamp"), "file in CSV"),
-    (re.compile(rb"(?i)[^\n]{0,80}no data "), "answer without data"),
+    (re.compile(rb"(?i)[^\n]{0,80}no data "), NO_DATA),
     (re.compile(rb""), "file without a legend"),
 )
 
@@ -143,7 +145,7 @@ class SavedOutputs:
 def other_form(beginning: bytes) -> tuple[str, int, bytes, str]:
     """Return what a text is that has no legend: the reason, one, its first line, and what helps."""
     reason = next(reason for pattern, reason in OTHER_FORMS if pattern.match(beginning))
-    return reason, 1, beginning.partition(b"\n")[0], "" if reason == "answer without data" else PLAIN
+    return reason, 1, beginning.partition(b"\n")[0], NO_DATA_REMEDY if reason == NO_DATA else PLAIN
 
 
 def worker_count() -> int:

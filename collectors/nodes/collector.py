@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collectors.nodes.client import HubClient
+from collectors.nodes.config import KEPT_SECONDS
 from collectors.nodes.hub_protocol import JOB_FIELDS, Collect, Collected, Count, Counted
 from collectors.nodes.to_batches import batches
 from collectors.nodes.to_rows import JOB_METRICS, job_rows
@@ -29,15 +30,21 @@ class Nodes:
     def __init__(self, config: Config, site: Site) -> None:
         self.step = config.step
         self._metrics = config.metrics
+        self._clock = site.clock
         self._hub = HubClient(site.hub)
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per metric, and the rows of the job table; nodes that did not answer have no cells, and are counted.
 
-        Raises Transient while there is no hub, or no agent is connected to it; NotYet while the hub waits for its agents.
+        Raises Transient while there is no hub, or no agent is connected to it; NotYet while the hub waits for its agents. What agents keep
+        has passed an hour later, so that a backfill ends there.
         """
         collect = partial(Collect, start=window.start, end=window.end, step=self.step, metrics=self._metrics, job_metrics=JOB_METRICS)
-        answer, arrays = await self._hub.ask(collect)
+        try:
+            answer, arrays = await self._hub.ask(collect)
+        except Transient as error:
+            has_passed = window.end + KEPT_SECONDS <= self._clock.time()
+            raise type(error)(str(error), window.start if has_passed else error.ended_at) from None
         if not isinstance(answer, Collected):
             raise Transient(f"the hub sent {type(answer).__name__} for the request of a window")
         shape = (len(self._metrics), window.seconds // self.step, len(answer.nodes))

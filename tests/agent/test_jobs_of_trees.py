@@ -13,13 +13,13 @@ import pytest
 from tokiod.agent import cgroup_watches
 from tokiod.agent.hierarchies import OF_USER, UNKNOWN
 from tokiod.agent.job_patterns import site_forms
-from tokiod.agent.removed_cgroups import RemovedChildren
+from tokiod.agent.removed_cgroups import ATTEMPTS, RemovedChildren
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
 from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors import jobs as jobs_sensor
 from tokiod.agent.sensors.jobs import ELSEWHERE_SECONDS, EMPTY_SECONDS, LEFT_BEHIND, NO_CPU, SECOND_CGROUP, Jobs
-from tokiod.agent.tree import Tree
+from tokiod.agent.tree import HeldFile, Tree
 
 REPOSITORY = Path(__file__).parents[2]
 STRANGERS = REPOSITORY.parent / "shared" / "data" / "strangers" / "nodes"
@@ -407,6 +407,42 @@ def test_a_cgroup_that_condor_gave_to_the_jobs_user_is_a_job_and_another_ones_is
     except PermissionError:
         pytest.skip("only root gives files to users")
     assert (node.sample(), node.drops.keys() <= {OF_USER}) == ({"htcondor:slot1_5": 2.0}, True)
+
+
+def test_the_files_of_a_cgroup_that_was_left_behind_are_read_once_at_the_start(node, monkeypatch):
+    """But for the two that show whether something ran before it is known to be empty. Nodes have thousands of them."""
+    reads = Counter()
+    read = HeldFile.read
+    monkeypatch.setattr(HeldFile, "read", lambda self: (reads.update([Path(self.path).name]), read(self))[1])
+    files = {"memory_current": "7\n", "memory_stat": "pgfault 1\n", "pids_current": "0\n"}
+    for number in range(20):
+        node.v2(f"{SCOPE}/job_{number}", 1_000_000, populated=0, **files)
+    node.v2(f"{SCOPE}/job_20", 1_000_000, **files)
+    node.v2(SCOPE, 21_000_000)
+    assert (node.sample(), node.drops) == ({"slurm:20": 1.0}, {LEFT_BEHIND: 20})
+    assert (reads["memory.stat"], reads["pids.current"], reads["memory.current"], reads["cgroup.events"]) == (21, 21, 42, 21)
+    before = +reads
+    assert node.sample(20) == {"slurm:20": 1.0}
+    assert reads["cgroup.events"] == before["cgroup.events"]
+    assert node.ends == []
+
+
+def test_the_children_of_a_parent_that_are_busy_are_read_once_more_for_each_attempt(node, monkeypatch):
+    """The reading after one attempt is that before the next one."""
+    node.v2(SCOPE, 100_000_000)
+    passes = []
+
+    def busy(self, name):
+        if name.endswith("/job_5"):
+            passes.append(name)
+            node.v2(f"{SCOPE}/job_5", 1_000_000 * len(passes))
+        return of(self, name)
+
+    of = RemovedChildren._of
+    node.v2(f"{SCOPE}/job_5", 1_000_000)
+    monkeypatch.setattr(RemovedChildren, "_of", busy)
+    node.sample()
+    assert len(passes) == ATTEMPTS + 1
 
 
 def test_the_children_of_a_parent_are_read_only_for_the_end_of_a_job_that_was_not_read_after_it(node, monkeypatch):

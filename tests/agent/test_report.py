@@ -168,11 +168,20 @@ def test_ctrl_c_ends_a_measurement_without_a_traceback():
     assert (process.returncode, said) == (130, b"")
 
 
-@pytest.mark.parametrize("seconds", ["1", "3601", "nan", "-5", "x"])
-def test_a_span_that_is_too_short_or_long_is_refused(seconds):
-    line = [sys.executable, "-m", "tokiod.agent", "--once", "--seconds", seconds]
+@pytest.mark.parametrize("module", ["tokiod.agent", "tokiod.cli.tokiod"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(("--once", "--seconds", seconds) for seconds in ("0", "1", "3601", "nan", "-5", "x")),
+        ("--once", "--root", "/nowhere"), ("--json",), ("--seconds", "2"),
+    ],
+)  # fmt: skip
+def test_options_that_can_not_be_meant_are_refused_and_named(module, options):
+    line = [sys.executable, "-m", module, *(["agent"] if "cli" in module else []), "--config", "/nowhere/agent.toml", *options]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, "--seconds" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    said = done.stderr.splitlines()[-1]
+    assert (done.returncode, done.stdout, options[-1 if options == ("--json",) else -2] in said) == (2, "", True), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_full_disk_is_a_sentence_and_a_reader_that_went_away_is_no_error():

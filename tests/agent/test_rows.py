@@ -351,4 +351,6 @@ def test_an_end_that_the_hub_may_have_by_the_clock_that_is_set_is_not_sent_again
         rows.take(job_reading([("b", CPU, 1)]), BOOT + 100 + offset)
     found = [rows.at(start) for start in rows.starts()]
     assert sum(len(row.ended) for row in found) == kept
-    assert sum(row.dropped["jobs", "end of a job not kept, the clock was set"] for row in found) == counted
+    reason = "jobs", "end of a job not kept, the clock was set"
+    assert sum(row.dropped[reason] for row in found) == counted
+    assert [row.examples[reason] for row in found if row.dropped[reason]] == ["a"] * counted

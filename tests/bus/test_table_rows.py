@@ -24,11 +24,12 @@ PIECE = Piece("fs-jobs", "lustre_jobstats", 60, 120, 1, 0, 1)
 
 def table(n=3, name="jobs/operations", text="7"):
     jobs = np.array([f"{text}{row}".encode() for row in range(n)] or [b""], "S")[:n]
-    return TableRows(name, ("time", "job", "open.samples"), (np.arange(60, 60 + n), jobs, np.arange(n) * 10**15))
+    polled = (b"fs-MDT0000", b"fs-OST0000")
+    return TableRows(name, ("time", "job", "open.samples"), (np.arange(60, 60 + n), jobs, np.arange(n) * 10**15), polled)
 
 
 def plain(rows):
-    return rows.table, rows.columns, [values.tolist() for values in rows.values]
+    return rows.table, rows.columns, [values.tolist() for values in rows.values], rows.polled
 
 
 def arrived(collected, attempt=7):
@@ -79,6 +80,12 @@ def test_rows_that_their_header_does_not_describe_are_malformed(columns, cells, 
     frames = message(columns, cells, data)
     with pytest.raises(Malformed, match=sentence):
         wire.decode_rows(decode_header(frames), frames)
+
+
+@pytest.mark.parametrize("target", ["", "fs OST", "\xe4", "\n"])
+def test_headers_with_targets_that_no_target_has_are_malformed(target):
+    with pytest.raises(Malformed):
+        decode_header(message({"time": 0}, 0, b"", polled=[target]))
 
 
 @pytest.mark.parametrize("table", [{"Bad Name": 0}, {"time": -1}, {"time": 5000}])

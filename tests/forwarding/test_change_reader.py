@@ -1,5 +1,6 @@
 """What a sink reads of the change log: by real ledgers, and by a slow reference."""
 
+import sqlite3
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written_archive import MIDNIGHT, WrittenArchive
 
+from tokiod.errors import Transient
 from tokiod.forwarding.change_reader import ChangeReader, _data_ends, spans
 from tokiod.ledger.changes import Change
 from tokiod.testing import FakeClock
@@ -59,6 +61,23 @@ def test_without_a_copy_there_is_nothing_to_read(archive, reader, tmp_path):
     assert reader.read(-1) is not None
     (tmp_path / "tts/.tokiod-readers/ledger.sqlite3").unlink()
     assert reader.read(-1) is None
+
+
+@pytest.mark.parametrize("error", ["SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_CORRUPT", "SQLITE_NOTADB"])
+def test_a_copy_that_can_not_be_opened_for_a_moment_is_read_again_soon(archive, reader, monkeypatch, error):
+    """The writer replaces a damaged copy by its next one."""
+    archive.publish()
+    failure = sqlite3.DatabaseError(error)
+    failure.sqlite_errorcode = getattr(sqlite3, error)
+    with monkeypatch.context() as patch:
+        patch.setattr("tokiod.ledger.database.sqlite3.connect", lambda *_, **__: _raise(failure))
+        with pytest.raises(Transient, match=error):
+            reader.read(-1)
+    assert reader.read(-1) is not None
+
+
+def _raise(error):
+    raise error
 
 
 def test_the_data_of_a_system_ends_with_the_newest_of_its_sources():

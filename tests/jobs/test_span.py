@@ -12,7 +12,7 @@ from job_days import DAY, JobDays, as_rows, polled, random_day
 from tokiod.analysis.export_jobs import JobExport
 from tokiod.analysis.top import top
 from tokiod.jobs import span as spans
-from tokiod.jobs.rows import Wanted, joined, read
+from tokiod.jobs.rows import Wanted, joined, polled_until, read
 from tokiod.jobs.span import Days, row_count, series, span_rows
 from tokiod.reader.span import Span
 from tokiod.times import iso
@@ -91,11 +91,11 @@ def test_what_began_before_the_first_row_of_all_is_of_the_first_poll(made):
 
 def test_rates_leave_out_what_was_done_before_a_span_where_polls_were_lost(made):
     made.window = 60
-    made.store(polled(DAY + 5, OST, KEY, DAY, {"open.samples": 100}), DAY + 60)
+    made.store(polled(DAY + 5, OST, KEY, DAY, {"open.samples": 100}), DAY + 60, answered=(OST,))
     made.store(polled(DAY + 605, OST, KEY, DAY, {"open.samples": 700}))  # nothing is stored of [120, 600)
     (rate,) = series(days(made), DAY + 600, DAY + 660, spread=True).counts["open.samples"]
     assert rate == pytest.approx(600 * 5 / 485)
-    made.store(*range(DAY + 120, DAY + 600, 60))  # all stored, without a row: it did nothing
+    made.store(*range(DAY + 120, DAY + 600, 60), answered=(OST,))  # it answered, without a row: it did nothing
     (rate,) = series(days(made), DAY + 600, DAY + 660, spread=True).counts["open.samples"]
     assert rate == 600
     assert series(days(made), DAY + 600, DAY + 660).counts["open.samples"].tolist() == [600]
@@ -253,6 +253,32 @@ def test_a_lost_hour_does_not_look_like_a_storm_before_and_after_a_merge(lost, t
     assert sums(series(days(made), DAY, DAY + 7200))[KEY, OST] == {"open.samples": 7145}
 
 
+@pytest.mark.parametrize("answered", [(), (OTHER,), (OST, OTHER)])
+def test_a_window_without_rows_polled_the_targets_that_answered(made, answered):
+    """One server was silent for half an hour while no job did anything on the other; or both answered. Earlier versions did not say."""
+    made.window = 60
+    made.store(*steady(OST, KEY, range(65, 1800, 60)), *steady(OTHER, job_key("4712"), range(65, 1800, 60)), answered=(OST, OTHER))
+    made.store(*range(DAY + 1800, DAY + 3600, 60), answered=answered)
+    made.store(*steady(OST, KEY, (3605, 3665)), *steady(OTHER, job_key("4712"), (3665,)), answered=(OST, OTHER))
+    polled = DAY + 3600 if OST in answered else DAY + 1800
+    expected = pytest.approx((60 + (3605 - 1745) * min(1, 5 / (DAY + 3605 - polled))) / 120)
+    for at in (None, DAY + 4 * 3600, DAY + 4 * 86400):
+        if at is not None:
+            made.merged(at)
+        assert rate_of(made, DAY + 3600, DAY + 3720) == expected
+        assert polled_until(made.root / "fs" / "2024-08-08", DAY, DAY + 3600, np.array([OST, OTHER])).tolist() == [
+            polled,
+            DAY + 3600 if OTHER in answered else DAY + 1800,
+        ]
+
+
+def test_targets_that_answered_in_any_attempt_at_a_window_polled_it(made):
+    for answered in ((OST,), (OTHER,)):
+        made.store(DAY, answered=answered)
+    found = polled_until(made.root / "fs" / "2024-08-08", DAY - 60, DAY + 3600, np.array([OST, OTHER, b"fs-OST0002"]))
+    assert found.tolist() == [DAY + made.window] * 2 + [0]
+
+
 def _listed(made, start, end):
     """The page's list of a span, and what the export has of it."""
     given = {"system": "fs", "start": iso(start), "end": iso(end), "by": "open", "of": "job", "limit": "9", "target": ""}
@@ -315,7 +341,7 @@ def test_the_newest_window_of_all_files_is_the_last_one(made):
 
 
 def test_a_window_in_which_no_job_did_anything_polled_its_targets_also_where_the_span_begins_in_it(made):
-    made.store(*steady(OST, KEY, (5,)), DAY + 600, *steady(OST, KEY, (1205,)))
+    made.store(*steady(OST, KEY, (5,)), DAY + 600, *steady(OST, KEY, (1205,)), answered=(OST,))
     assert rate_of(made, DAY + 900, DAY + 1300) == pytest.approx(1200 / 400)
 
 

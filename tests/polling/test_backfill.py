@@ -408,6 +408,14 @@ def test_where_the_source_ends_before_the_job_all_before_is_stored_and_the_rest_
     assert [one.meta.window.start for one in site.stored if one.meta.extent == "seam"] == before
 
 
+def test_a_job_of_a_source_that_is_down_ends_where_it_has_nothing_from_then_on(site):
+    site.behave = lambda _: _raise(Transient("no agent", SPAN.start))
+    job = site.add()
+    site.runs(60)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", ENDED.format(iso(SPAN.start), SPAN, "no agent"))
+    assert site.stored == []
+
+
 def test_a_source_that_ends_within_the_step_after_the_job_closes_its_last_row(site):
     site.behave = ends_at(SPAN.end + STEP)
     job = site.add()

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,10 +30,10 @@ class JobDays:
         self.clock = FakeClock(DAY)
         self.table = JobTable(root, Calendar(zone), self.clock, inline=True)
 
-    def store(self, *rows, source="jobs", late=frozenset()):
+    def store(self, *rows, source="jobs", late=frozenset(), answered=()):
         """Store rows in the windows of their times, and an empty window for each other time that is given.
 
-        late: times of rows that stand in the window after theirs.
+        late: times of rows that stand in the window after theirs; answered: targets that did, also without rows.
         """
         self.rows += [row for row in rows if isinstance(row, dict)]
         windows = defaultdict(list)
@@ -41,7 +42,7 @@ class JobDays:
             windows[time - time % self.window + (time in late) * self.window] += [row] if isinstance(row, dict) else []
         for start, found in windows.items():
             meta = WindowMeta(source, "lustre_jobstats", self.system, Window(start, start + self.window))
-            self.table.apply(Collected(meta, (), [as_rows(found)]))
+            self.table.apply(Collected(meta, (), [replace(as_rows(found), polled=answered)]))
         assert self.table.commit() == []
 
     def merged(self, until):

@@ -54,7 +54,7 @@ class Counters:
         self.config, self.site, self.stored, self.seen = config, site, [], []
 
     async def collect(self, window):
-        failures = {1: Transient("down"), 2: NotYet("lags", 1_800_000_000), 3: Fatal("no right"), 4: ValueError("a bug")}
+        failures = {1: Transient("down", 1_700_000_000), 2: NotYet("lags", 1_800_000_000), 3: Fatal("no right"), 4: ValueError("a bug")}
         # The second of a window's start is the failure that it is to have.
         if (error := failures.get(window.start % 5)) is not None:
             raise error

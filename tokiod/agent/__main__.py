@@ -25,12 +25,16 @@ def main() -> int:
     parser.add_argument("--config", default=DEFAULT_CONFIG, help=f"the configuration; default: {DEFAULT_CONFIG}")
     parser.add_argument("--once", action="store_true", help="print what this node would report, and end")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.add_argument("--seconds", type=float, default=0.0, help="measure for so long: increases of counters and means of gauges")
+    parser.add_argument("--seconds", type=float, help="measure for so long: increases of counters and means of gauges")
     parser.add_argument("--root", default="/", help="directory below which /proc, /sys and /dev are read; default: /")
     parser.add_argument("--version", action="version", version=f"tokiod {__version__}")
     options = parser.parse_args()
-    if options.seconds and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
+    if options.seconds is not None and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
         parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
+    if not os.path.isdir(options.root):
+        parser.error(f"--root: no directory {options.root}")
+    if not options.once and (options.json or options.seconds):
+        parser.error("--json and --seconds need --once")
     try:
         return _once(parser, options) if options.once else _run(parser, options.config, options.root)
     except KeyboardInterrupt:
@@ -45,7 +49,7 @@ def _once(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     clocks = time.time, time.monotonic  # noqa: TID251 - the clock enters here
     if options.seconds and sys.stderr.isatty():
         sys.stderr.write(f"tokiod agent: measuring for {options.seconds:g} s\n")
-    found = node_report(platform.node(), *clocks, sensors_of(Tree(options.root), settings), options.seconds)
+    found = node_report(platform.node(), *clocks, sensors_of(Tree(options.root), settings), options.seconds or 0.0)
     try:
         sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
         sys.stdout.flush()

@@ -77,8 +77,8 @@ class RemovedChildren:
     def _read(self, known: set[str]) -> Value | None:
         best: Value | None = None
         used = float("inf")
+        first = self._of_children()
         for _ in range(ATTEMPTS):
-            first = self._of_children()
             try:
                 own = self._of(self._directory)
             except (OSError, ValueError):
@@ -92,6 +92,7 @@ class RemovedChildren:
                 best, used = own - (before + after) / 2, after - before
             if used <= ENOUGH_SECONDS:
                 break
+            first = last
         return best
 
     def _of_children(self) -> dict[str, Value]:

@@ -195,6 +195,7 @@ class Rows:
                 kept.sent |= row.sent
             elif apart > MAX_MOVED_SECONDS:
                 kept.dropped[END_NOT_KEPT] += 1
+                kept.examples.setdefault(END_NOT_KEPT, state.job)
 
     def _take_missing(self, row: Row, sensor: str, readings: Readings, time: float) -> None:
         """Note what a reading does not have of what the sensor has read before."""

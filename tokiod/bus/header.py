@@ -31,7 +31,7 @@ _is_name = re.compile(_NAME).fullmatch
 _is_dataset = re.compile(rf"({_NAME}/{_NAME})?").fullmatch
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 """What _is_name matches; of a dataset, _is_dataset. Checked once, not per message."""
-Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
+Printable = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
 ColumnName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9_.]*\Z", max_length=60)]
 Width = Annotated[int, msgspec.Meta(ge=0, le=4096)]
@@ -71,7 +71,7 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
 class Stored(msgspec.Struct, frozen=True):
     """The state of a topic on the feed: the writer's run, a number without holes, the source's watermark."""
 
-    epoch: Epoch
+    epoch: Printable
     sequence: Count
     watermark: Count
 
@@ -89,6 +89,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     piece: Piece | None = None
     stored: Stored | None = None
     table: dict[ColumnName, Width] | None = None
+    polled: tuple[Printable, ...] = ()
 
 
 _json_to_header = msgspec.json.Decoder(Header).decode

@@ -68,7 +68,7 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A request failed. outcome: the kind of failure, as tokiod.runtime.backoff names it; ended_at: as in NotYet."""
+    """A request failed. outcome: the kind of failure, as tokiod.runtime.backoff names it; ended_at: as in Transient."""
 
     id: int
     outcome: Outcome

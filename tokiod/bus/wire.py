@@ -10,8 +10,8 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
     value    f8[n]  or i8[n] where header.form is "counter"
 
 On the inner bus the usual case, whole rows one step apart, needs no time and column: the header contains `rows`, and value is the last of
-four frames. Rows of a table (inner bus) are three frames: the header's `table` names the columns with their widths, and the last frame is
-one array after the other, i8[n] or S[n] of ASCII.
+four frames. Rows of a table (inner bus) are three frames: the header's `table` names the columns with their widths, its `polled` the
+targets that answered, and the last frame is one array after the other, i8[n] or S[n] of ASCII.
 Two messages consist of the first two frames: a window without data (inner bus; its topic ends in "/"), and a heartbeat (feed; it repeats
 the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them. Names of columns are 1 to 400
 printable characters.
@@ -74,7 +74,8 @@ def encode(
 def encode_rows(system: str, rows: TableRows, piece: Piece) -> list[Frame]:
     """Return a message's frames for rows of a table."""
     widths = {name: array.dtype.itemsize if array.dtype.kind == "S" else 0 for name, array in zip(rows.columns, rows.values, strict=True)}
-    header = Header(VERSION, system, rows.table, cells=len(rows), table=widths, piece=piece)
+    polled = tuple(map(bytes.decode, rows.polled))
+    header = Header(VERSION, system, rows.table, cells=len(rows), table=widths, piece=piece, polled=polled)
     arrays = (array if array.dtype.kind == "S" else array.astype("<i8", copy=False) for array in rows.values)
     return [topic(system, rows.table), msgspec.json.encode(header), b"".join(array.tobytes() for array in arrays)]
 
@@ -93,7 +94,7 @@ def decode_rows(header: Header, frames: Sequence[Frame]) -> TableRows:
         values.append(np.frombuffer(data, one, header.cells, offset).copy())
         offset = end
     try:
-        return TableRows(header.dataset, tuple(header.table or ()), tuple(values))
+        return TableRows(header.dataset, tuple(header.table or ()), tuple(values), tuple(map(str.encode, header.polled)))
     except ValueError as error:
         raise Malformed("columns", str(error)) from None
 

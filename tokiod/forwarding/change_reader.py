@@ -8,8 +8,9 @@ import msgspec
 
 from tokiod.errors import NoPermission, Transient
 from tokiod.ledger.changes import Change, LogState, merged
-from tokiod.ledger.database import LedgerError
+from tokiod.ledger.database import LedgerCorrupt, LedgerError, LedgerUnreadable
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
+from tokiod.runtime.full_disk import DiskFull
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -58,7 +59,7 @@ class ChangeReader:
             return None
         except PermissionError:
             raise NoPermission(self._copy.parent.parent) from None
-        except (LedgerError, OSError) as error:
+        except (DiskFull, LedgerCorrupt, LedgerError, LedgerUnreadable, OSError) as error:
             raise Transient(f"the copy of the ledger {self._copy} can't be read: {error}") from error
         if not part.changes:
             self._empty = which, part

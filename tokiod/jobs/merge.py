@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.job_columns import absent
-from tokiod.jobs.table_file import Index, narrow, opened, read, write
+from tokiod.jobs.table_file import Index, narrow, opened, polled, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def merge(paths: Sequence[Path], target: Path, files: Files, rename: Rename | No
                 elif name not in {"target", "time"}:
                     yield name, np.concatenate([part.column(name) for part in parts])[order]
 
-        write(target, files, index, columns())
+        write(target, files, index, columns(), _polled(parts, targets, len(windows)))
 
 
 def _parts(found: list[tuple[Any, Index]], rename: Rename | None) -> tuple[list[_Part], dict[Source, int]]:
@@ -99,6 +99,14 @@ def _jobs(part: _Part, jobs: NDArray[np.bytes_]) -> NDArray[np.uint32]:
     """Return the job of each row that is kept, as an index into all jobs."""
     codes = np.searchsorted(jobs, part.jobs).astype(np.uint32).repeat(np.diff(part.index.first))
     return codes if part.kept is None else codes[part.kept]
+
+
+def _polled(parts: Sequence[_Part], targets: NDArray[np.bytes_], windows: int) -> NDArray[np.bool_]:
+    """Return bool[windows, targets] of the merged file: files that hold the same window have different attempts at it."""
+    found = np.zeros((windows, len(targets)), bool)
+    for part in parts:
+        found[np.ix_(part.window, np.searchsorted(targets, part.index.targets))] |= polled(part.file, part.index)
+    return found
 
 
 def _targets(part: _Part, targets: NDArray[np.bytes_]) -> NDArray[np.uint32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -178,8 +179,8 @@ def indexes(directory: Path, start: int, end: int) -> list[Index]:
 def polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Return i8[targets]: until when each was polled before a time, as far as windows that end after `low` show; 0 where none does.
 
-    A window that has a row of a target polled it, and one without any row polled all targets of its source: no job did anything. Another
-    window proves nothing about it, for its server may have been silent. targets: S[...] sorted. Raises as read().
+    A window that has a row of a target polled it, and so did one whose file says so. Another window proves nothing about it, for its server
+    may have been silent. targets: S[...] sorted. Raises as read().
     """
     return _retried(lambda: _polled_until(directory, low, start, targets))
 
@@ -197,48 +198,36 @@ def _polled_until(directory: Path, low: int, start: int, targets: NDArray[np.byt
 
 
 class _Polls:
-    """Until when targets were polled before a time, by the files that were added: those that count first."""
+    """Until when targets were polled before a time, by the files that were added: those that count first. until: i8[targets]."""
 
     def __init__(self, start: int, targets: NDArray[np.bytes_]) -> None:
         self._start, self._targets = start, targets
-        self._found = np.zeros(len(targets), np.int64)
-        self._sources: list[set[str]] = [set() for _ in targets]
-        self._idle: dict[str, int] = {}
         self._known: set[Source] = set()
-
-    @property
-    def until(self) -> NDArray[np.int64]:
-        """i8[targets]: until when each was polled."""
-        idle = [max((self._idle.get(source, 0) for source in sources), default=0) for sources in self._sources]
-        return np.maximum(self._found, np.array(idle, np.int64))
+        self.until = np.zeros(len(targets), np.int64)
 
     def add(self, content: Any, index: Index) -> None:
         """Add the windows of a file that no file before it holds."""
         is_new = np.array([window not in self._known for window in index.windows], bool)
         self._known.update(index.windows)
-        if not is_new.any():
-            return
-        whole = [slice(0, int(index.first[-1]))]
-        window = _column(content, "window", whole)
-        has_rows = np.bincount(window, minlength=len(index.windows)) > 0
-        for (source, start, end), is_idle in zip(index.windows, (is_new & ~has_rows).tolist(), strict=True):
-            if is_idle and start < self._start:
-                self._idle[source] = max(self._idle.get(source, 0), min(end, self._start))
-        if np.isin(index.targets, self._targets).any():
-            self._add_rows(content, index, window, is_new[window])
+        of = np.flatnonzero(np.isin(index.targets, self._targets))
+        if is_new.any() and len(of):
+            self._add_rows(content, index, is_new)
+            starts, ends = (np.array([one[part] for one in index.windows], np.int64) for part in (1, 2))
+            until = np.where(is_new & (starts < self._start), np.minimum(ends, self._start), 0)
+            with _checked(content, "polled"):
+                polled = table_file.polled(content, index)[:, of]
+            found = np.where(polled, until[:, None], 0).max(axis=0)
+            np.maximum.at(self.until, np.searchsorted(self._targets, index.targets[of]), found)
 
-    def _add_rows(self, content: Any, index: Index, window: NDArray[Any], is_new: NDArray[np.bool_]) -> None:
+    def _add_rows(self, content: Any, index: Index, is_new: NDArray[np.bool_]) -> None:
         place = np.where(np.isin(index.targets, self._targets), np.searchsorted(self._targets, index.targets), -1)
-        whole = [slice(0, len(window))]
-        target, time = place[_column(content, "target", whole)], _column(content, "time", whole)
+        whole = [slice(0, int(index.first[-1]))]
+        window, target, time = (_column(content, name, whole) for name in ("window", "target", "time"))
         starts, ends = (np.array([one[part] for one in index.windows], np.int64)[window] for part in (1, 2))
-        for at, of in np.unique(np.stack([target, window]), axis=1).T.tolist():
-            if at >= 0:
-                self._sources[at].add(index.windows[of][0])
         # A row of the poll before may stand in a later window, which polled nothing before its own start.
         until = np.where(time >= starts, np.minimum(ends, self._start), time)
-        kept = (target >= 0) & is_new & (time < self._start)
-        np.maximum.at(self._found, target[kept], until[kept])
+        kept = (place[target] >= 0) & is_new[window] & (time < self._start)
+        np.maximum.at(self.until, place[target][kept], until[kept])
 
 
 def stored_windows(directory: Path) -> Iterator[Source]:
@@ -312,16 +301,22 @@ def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_P
 
 def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
     first = slices[0].start
-    try:
+    with _checked(content, name):
         if len(slices) <= MAX_SLICES:
             parts = [table_file.read(content, f"rows/{name}", one) for one in slices]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
         whole = table_file.read(content, f"rows/{name}", slice(first, slices[-1].stop))
-    except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged chunk
+    return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
+
+
+@contextmanager
+def _checked(content: Any, name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, KeyError, ValueError, RuntimeError) as error:  # what h5py raises for a damaged chunk
         if isinstance(reason := unreadable(content.filename, error), OSError):
             raise reason from error
         raise NotAJobTable(f"{content.filename} is damaged: {name}: {error}") from error
-    return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
 
 
 def _joined(parts: Sequence[_Part]) -> JobRows:

@@ -28,7 +28,7 @@ from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
 from tokiod.jobs.rows import SUFFIX, directory_of, of_ids, table_files
-from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, write
+from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, polled, write
 from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
@@ -351,12 +351,15 @@ def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) ->
     """Write a window's rows to a file, synced and sorted. Raises OSError."""
     values = dict(zip(rows.columns, rows.values, strict=True))
     jobs, job = np.unique(values.pop("job"), return_inverse=True)
-    targets, target = np.unique(values.pop("target"), return_inverse=True)
+    names = values.pop("target")
+    targets = np.unique(np.concatenate([names, np.array(rows.polled, "S")]) if rows.polled else names)
+    target = np.searchsorted(targets, names)
     order = np.lexsort((values["time"], target, job))
     first = np.searchsorted(job[order], np.arange(len(jobs) + 1)).astype(np.int64)
     columns = {"window": np.zeros(len(order), np.uint8), "target": narrow(target[order], len(targets))}
     columns |= {name: column[order] for name, column in values.items()}
-    write(path, files, Index(meta.system, (_source(meta),), jobs, targets, first, tuple(columns)), columns.items())
+    index = Index(meta.system, (_source(meta),), jobs, targets, first, tuple(columns))
+    write(path, files, index, columns.items(), np.isin(targets, np.array(rows.polled, "S"))[None])
 
 
 def with_rows_of(paths: Iterable[Path], window: Source, rows: TableRows) -> TableRows:
@@ -369,7 +372,9 @@ def with_rows_of(paths: Iterable[Path], window: Source, rows: TableRows) -> Tabl
         try:
             with opened(path) as (file, index):
                 if window in index.windows:
-                    return _joined(rows, _stored_rows(file, index, index.windows.index(window)))
+                    place = index.windows.index(window)
+                    before = index.targets[polled(file, index)[place]].tolist()
+                    return replace(_joined(rows, _stored_rows(file, index, place)), polled=tuple(sorted({*rows.polled, *before})))
         except (FileNotFoundError, NotAJobTable):
             continue
         except (OSError, KeyError, RuntimeError, ValueError, IndexError) as error:  # what h5py raises for a damaged file

@@ -1,7 +1,7 @@
 """One file of the job table: rows of one or more windows, sorted by job, target and time.
 
     attributes      form, system; earliest: the time of the earliest row, of files with rows
-    windows/        source, start, end: which windows the file holds whole, also those without a row
+    windows/        source, start, end: which windows the file holds whole, also those without a row; polled: bits, which targets answered
     names/job       S[jobs], sorted: JOB_PARTS joined by SEPARATOR
     names/target    S[targets], sorted
     first           i8[jobs + 1]: rows first[j] to first[j + 1] are those of job j
@@ -118,20 +118,35 @@ def read(file: Any, name: str, rows: slice | None = None) -> NDArray[Any]:
     return values
 
 
+def polled(file: Any, index: Index) -> NDArray[np.bool_]:
+    """Return bool[windows, targets]: which targets certainly answered in each window. Raises as read(), ValueError."""
+    if "windows/polled" not in file:
+        return np.zeros((len(index.windows), len(index.targets)), bool)
+    bits = read(file, "windows/polled").reshape(len(index.windows), -1)
+    return np.unpackbits(bits, axis=1, count=len(index.targets)).astype(bool)
+
+
 def _keys(stored: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
     """Return keys with all of JOB_PARTS, in the same order: files of the first versions lack the last part."""
     lacking = len(JOB_PARTS) - 1 - (stored[0].decode("ascii").count(SEPARATOR) if len(stored) else len(JOB_PARTS) - 1)
     return np.char.add(stored, SEPARATOR.encode() * lacking) if lacking else stored
 
 
-def write(path: Path, files: Files, index: Index, columns: Iterable[tuple[str, NDArray[Any]]]) -> None:
-    """Write and sync a file. columns: in any order; each is compressed and forgotten before the next is taken. Raises OSError."""
+def write(
+    path: Path, files: Files, index: Index, columns: Iterable[tuple[str, NDArray[Any]]], polled: NDArray[np.bool_] | None = None
+) -> None:
+    """Write and sync a file. Raises OSError.
+
+    columns: in any order; each is compressed and forgotten before the next is taken. polled: bool[windows, targets].
+    """
     with created(path, files) as file:
         file.attrs["form"], file.attrs["system"] = FORM, index.system
         sources, starts, ends = zip(*index.windows, strict=True) if index.windows else ((), (), ())
         _write(file, "windows/source", np.array([name.encode() for name in sources], "S") if sources else np.empty(0, "S1"))
         _write(file, "windows/start", np.array(starts, np.int64))
         _write(file, "windows/end", np.array(ends, np.int64))
+        if polled is not None and polled.any():
+            _write(file, "windows/polled", np.packbits(polled, axis=1).ravel(), CHUNK_ROWS)
         _write(file, "names/job", index.jobs)
         _write(file, "names/target", index.targets)
         _write(file, "first", index.first)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.collector import collect_window
-from tokiod.errors import NotYet, Refusal
+from tokiod.errors import NotYet, Refusal, Transient
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, stages
 from tokiod.polling.retry import classify, decide, refused_by_writer
@@ -205,7 +205,7 @@ class Backfill:
 
     def _instead(self, job: Job, window: Window, error: Exception, *, is_seam: bool) -> list[Window] | None:
         """Return the parts of a window to collect instead of it, because some can be stored; None where the window is to be tried again."""
-        if isinstance(error, NotYet) and error.ended_at is not None:
+        if isinstance(error, Transient) and error.ended_at is not None:
             if not is_seam:
                 rest = Window(max(error.ended_at, job.start), job.end)
                 self._notes[job.id][ENDED] = ENDED.format(iso(error.ended_at), rest, error)

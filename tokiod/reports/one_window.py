@@ -123,6 +123,13 @@ async def query(config: Config, clock: Clock, section: SourceConfig, time: int |
     )  # fmt: skip
 
 
+def failed(section: SourceConfig, error: Exception) -> Once:
+    """Return what is to say of a source that did not answer."""
+    known = str(error).removeprefix(f"{section.name}: ") if isinstance(error, TokiodError) else ""
+    reason = mask(known or f"a fault in its collector: {type(error).__name__}: {error}")
+    return Once(section.name, section.system, 0, 0, [], None, {}, 0.0, reason)
+
+
 async def query_all(config: Config, clock: Clock, sections: Iterable[SourceConfig], note: Callable[[Once], None]) -> list[Once]:
     """Query the newest settled window of each source, all at the same time; call `note` with each result as it comes."""
 
@@ -130,9 +137,7 @@ async def query_all(config: Config, clock: Clock, sections: Iterable[SourceConfi
         try:
             result = await query(config, clock, section)
         except Exception as error:  # noqa: BLE001 - a collector may raise anything, and the others are still to answer
-            known = str(error).removeprefix(f"{section.name}: ") if isinstance(error, TokiodError) else ""
-            reason = mask(known or f"a fault in its collector: {type(error).__name__}: {error}")
-            result = Once(section.name, section.system, 0, 0, [], None, {}, 0.0, reason)
+            result = failed(section, error)
         note(result)
         return result
 

@@ -100,6 +100,9 @@ def test_a_source_that_is_down_is_a_sentence_that_names_it(path):
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("main: one: ") or done.stderr.startswith("tokioctl: one: "), done.stderr
     assert "lmt.sqlite3" in done.stderr
+    as_json = run(path, "one", "--json")
+    assert (as_json.exit_code, as_json.stderr) == (2, done.stderr)
+    assert json.loads(as_json.stdout)["error"] == done.stderr.split(": one: ")[1].strip()
 
 
 def test_without_a_source_all_are_queried_and_one_that_fails_does_not_hide_the_others(path):

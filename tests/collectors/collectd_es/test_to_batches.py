@@ -181,6 +181,7 @@ def test_a_window_holds_what_is_from_its_start_on_and_before_its_end():
     cellular = collected([[memory(time, 1.0 + n) for n, time in enumerate(times[:5])]])
     assert shown(cellular)["dataservers/memused"] == {(START, "bb1"): 2.0, (START + 50, "bb1"): 3.0}
     assert cellular.dropped.counts == {"outside the window": 3}
+    assert cellular.dropped.why["outside the window"].example == f"{np.datetime64(START * 1000 - 1, 'ms')}Z"
 
 
 def test_a_window_that_is_no_multiple_of_the_step_ends_with_a_shorter_row():

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -131,6 +132,32 @@ def test_a_window_that_is_not_stored_comes_with_the_next_one(servers):
     assert (seen(second), seen(third)) == (FIRST, {})
 
 
+def test_targets_that_answered_are_in_a_window_also_without_a_row_and_those_that_did_not_are_not(servers):
+    """What a silent target had in a window that was not stored comes with the next one, and does not show that it answered."""
+    some, all_of_them = (MDT0.encode(), OST0.encode()), (MDT0.encode(), OST0.encode(), OST1.encode())
+    _, idle = polls(servers, nothing, nothing)
+    assert (len(idle.tables[0]), idle.tables[0].polled) == (0, all_of_them)
+
+    async def run(collector):
+        await collector.collect(NOW)
+        servers.script("oss2", "exit 255")
+        servers.clock._time = START + 62
+        return await collector.collect(Window(START + 60, START + 120))
+
+    servers.clock._time = START + 2
+    (table,) = within(servers.collector(), run).tables
+    assert (OST1.encode() in table.values[1], table.polled) == (True, some)
+
+
+def test_saved_outputs_without_a_change_polled_their_targets(tmp_path):
+    seven = (b"7", {"open": (2, 9)}, START * 10**9, START * 10**9)
+    outputs = (b"BEGIN %d\n" % time + jobstats_text.target([seven], MDT0) for time in (START, START + 60))
+    (tmp_path / "all.txt").write_bytes(b"".join(outputs))
+    made = lustre_jobstats.saved([tmp_path / "all.txt"], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
+    data = within(made, lambda one: one.collect(Window(START + 60, START + 120)))
+    assert (len(data.tables[0]), data.tables[0].polled, data.records) == (0, (MDT0.encode(),), 0)
+
+
 def test_a_server_that_refuses_leaves_the_others_undisturbed_and_is_named(servers):
     servers.script("oss2", "echo 'Permission denied (publickey).' >&2; exit 255")
     (data,) = polls(servers, nothing)
@@ -159,15 +186,17 @@ HOME = "home-sys-OST0000"
 def test_two_file_systems_on_one_server_are_not_added_up_without_the_option(servers):
     """A large site has three on two MDSs and four OSSs: a job's bytes were those of all."""
     servers.show("oss1", {OST0: [job("7:1000:n1", write_bytes=(3, 300))], HOME: [job("7:1000:n1", write_bytes=(1, 5))]}, interval=100)
-    sentence = 'the servers have targets of several file systems: set filesystem to one of "fs", "home-sys"'
-    with pytest.raises(Fatal, match=sentence):
+    sentence = 'the servers have targets of several file systems: set filesystem (--filesystem) to one of "fs", "home-sys"'
+    with pytest.raises(Fatal, match=re.escape(sentence)):
         polls(servers, nothing)
     (data,) = polls(servers, nothing, filesystem="home-sys")
     assert seen(data) == {(HOME, "7:1000:n1"): {"write_bytes.samples": 1, "write_bytes.sum": 5}}
     assert data.dropped == {to_rows.OTHER_FILESYSTEM: 3}
     assert data.why == {to_rows.OTHER_FILESYSTEM: Why(MDT0, to_rows.REMEDIES[to_rows.OTHER_FILESYSTEM])}
     assert data.trouble.startswith("1 targets, such as home-sys-OST0000, remove idle jobs after 100 s")
-    with pytest.raises(Transient, match='the servers have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+    with pytest.raises(
+        Transient, match=r'the servers have no target of the file system "x": set filesystem \(--filesystem\) to one of "fs", "home-sys"'
+    ):
         polls(servers, nothing, filesystem="x")
 
 
@@ -181,9 +210,13 @@ def test_saved_outputs_of_two_file_systems_are_refused_without_the_option(tmp_pa
         made = lustre_jobstats.saved([tmp_path / "a.txt"], lustre_jobstats.Saved(time=NOW.start, **options), site)
         return within(made, lambda one: one.collect(NOW))
 
-    with pytest.raises(Fatal, match='the outputs have targets of several file systems: set filesystem to one of "fs", "home-sys"'):
+    with pytest.raises(
+        Fatal, match=r'the outputs have targets of several file systems: set filesystem \(--filesystem\) to one of "fs", "home-sys"'
+    ):
         saved()
-    with pytest.raises(Fatal, match='the outputs have no target of the file system "x": set filesystem to one of "fs", "home-sys"'):
+    with pytest.raises(
+        Fatal, match=r'the outputs have no target of the file system "x": set filesystem \(--filesystem\) to one of "fs", "home-sys"'
+    ):
         saved(filesystem="x")
     data = saved(filesystem="fs")
     assert (seen(data), data.dropped) == ({(OST0, "7"): {"open.samples": 1, "open.sum": 9}}, {to_rows.OTHER_FILESYSTEM: 1})
@@ -536,7 +569,7 @@ def test_saved_outputs_of_other_sites_are_read_or_refused_with_the_reason():
         collected(STRANGERS / "jobstats_proc_ieel27.txt", time=START)
     with pytest.raises(Fatal, match="save it without -n"):
         collected(STRANGERS / "jobstats_n.txt", time=START)
-    with pytest.raises(Fatal, match='several file systems: set filesystem to one of "home", "scratch"'):
+    with pytest.raises(Fatal, match=r'several file systems: set filesystem \(--filesystem\) to one of "home", "scratch"'):
         collected(STRANGERS / "jobstats_two_fs_one_oss.txt", time=START)
 
 

@@ -154,7 +154,8 @@ def test_counts_that_begin_again_are_taken_from_zero_and_counted(version, more, 
     polls.poll(target)
     target.jobs.clear()
     target.act(b"7", "write_bytes", 1, more)
-    assert polls.poll(target).dropped == dropped
+    found = polls.poll(target)
+    assert (found.dropped, found.examples) == (dropped, dict.fromkeys(dropped, b"7"))
     known = 0 if version == "2.12" else 300
     assert polls.done()[b"7"]["write_bytes.sum"] == known + more
 
@@ -237,7 +238,7 @@ def test_a_job_whose_last_operations_no_poll_may_have_seen_is_counted(minutes, u
     target.act(b"8", "open", 1, 0)
     change = counts.update(target.text(), target.now // SECOND)
     assert change.ended.tolist() == [0, ENDED_REMOVED]
-    assert change.dropped[changes.UNSEEN_END] == unseen
+    assert (change.dropped[changes.UNSEEN_END], change.examples.get(changes.UNSEEN_END)) == (unseen, b"7" if unseen else None)
 
 
 @pytest.mark.parametrize(("idle", "is_removed"), [(CLEANUP - 15, False), (CLEANUP - 1, False), (CLEANUP, True)])
@@ -251,6 +252,7 @@ def test_a_job_that_is_missing_has_ended_only_if_it_was_idle_for_job_cleanup_int
     change = counts.update(target.text(), target.now // SECOND)
     assert change.jobs == ((b"8", b"7") if is_removed else (b"8",))
     assert change.dropped == ({} if is_removed else {changes.MISSING_EARLY: 1})
+    assert change.examples == ({} if is_removed else {changes.MISSING_EARLY: b"7"})
     assert len(counts) == (1 if is_removed else 2)
     # A job that is still missing is counted once.
     assert counts.update(target.text(), target.now // SECOND + 1).dropped == {}
@@ -294,6 +296,8 @@ def test_hostile_ids_are_counted_and_leave_the_others_undisturbed():
     change = counts.update(target.text(), target.now // SECOND)
     assert dict(zip(change.jobs, change.samples[:, 2].tolist(), strict=True)) == {b"1": 5, b"2": 5}
     assert change.dropped == {TOO_LONG: 1, changes.TWICE: 1, "malformed block of a job": 1}
+    assert change.examples.keys() == change.dropped.keys()
+    assert (change.examples[changes.TWICE], change.examples[TOO_LONG][:5]) == (b"1", b"xxxxx")
 
 
 def test_a_new_operation_of_an_upgraded_target_begins_at_zero():

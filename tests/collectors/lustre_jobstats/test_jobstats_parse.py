@@ -163,6 +163,9 @@ def test_unknown_operations_are_kept_up_to_a_limit_and_then_counted():
     values, _ = parsed(jobstats_text.target([(b"1", many, END, START)]), dropped := Counter())
     assert {name: row[0] for name, row in values[b"1"].items()} == {name: many[name][0] for name in list(many)[:MAX_OPERATIONS]}
     assert dropped == {parse.TOO_MANY_OPERATIONS: 5}
+    text = jobstats_text.target([(b"1", many, END, START)])
+    found = parse.parse(text, parse.blocks(text), Operations(), Counter())
+    assert found.examples == {parse.TOO_MANY_OPERATIONS: list(many)[MAX_OPERATIONS].encode()}
 
 
 @pytest.mark.parametrize("count", [(1, 2**64 - 1), (2**64 - 1, 1), (1, 2**63), (2**62, 0)])

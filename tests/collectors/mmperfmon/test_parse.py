@@ -124,6 +124,7 @@ def test_rows_that_do_not_agree_with_those_before_are_counted():
     place = text.rindex(times[1].encode())
     found = parse(text[:place] + b"2019-05-15-23:02:00" + text[place + 19 :])
     assert found.dropped.counts == {"contradicting time stamps": 1}
+    assert found.dropped.why["contradicting time stamps"].example == f"row 2 of {times[1]} and 2019-05-15-23:02:00"
     there = wanted(columns, times)
     del there[KEYS[4], times[1]]
     assert cells(found) == there

@@ -125,6 +125,15 @@ def test_what_is_not_the_window_is_refused(asked, answer, error, words):
     assert type(raised.value) is error
 
 
+@pytest.mark.parametrize(("age", "ended_at"), [(3599, None), (3600, START)])
+def test_a_window_that_no_agent_keeps_any_more_is_where_a_backfill_ends(tmp_path, age, ended_at):
+    """While no agent is connected, or no hub is there."""
+    nodes = live(config(), Site(UTC, FakeClock(WINDOW.end + age), hub=f"ipc://{tmp_path}/hub"))
+    with pytest.raises(Transient, match="no hub at") as raised:
+        asyncio.run(nodes.collect(WINDOW))
+    assert raised.value.ended_at == ended_at
+
+
 def test_a_count_is_a_number_or_unknown(asked):
     answers = lambda n: [[msgspec.json.encode(Counted(n, 5))]], collected
     found, requests = asked(*answers, call=lambda nodes: nodes.count(WINDOW))

@@ -256,7 +256,8 @@ class Jobs(Sensor):
                 # On v1 a hierarchy of its own, in which few schedulers make cgroups.
                 root = hierarchy.root if hierarchy.is_v2 else self._controllers.get("perf_event", "sys/fs/cgroup/perf_event")
                 added.counts = self._events.opened(self.tree.path(f"{root}/{below}"))
-        added.read(readings, is_full=True)
+        # At the start all else is read once it is known whether the cgroup is empty, or by the sample that begins.
+        added.read(readings, is_full=self._has_begun or not added.has_cpu)
         return added
 
     def _begin_life(self, readings: Readings, job: JobCgroup) -> None:

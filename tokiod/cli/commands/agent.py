@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     type=Finite(MIN_SECONDS, MAX_SECONDS),
     help="Measure for so long: increases of counters, means of gauges and the jobs that end.",
 )
-@click.option("--root", type=click.Path(), default="/", show_default=True, help="The directory below which /proc, /sys and /dev are read.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    default="/",
+    show_default=True,
+    help="The directory below which /proc, /sys and /dev are read.",
+)
 @click.option("--json", "is_json", is_flag=True, help="Print one line of JSON.")
 @clock_option
 def agent_command(config_path: str, root: str, seconds: float | None, clock: Clock, *, is_once: bool, is_json: bool) -> None:
@@ -43,6 +49,8 @@ def agent_command(config_path: str, root: str, seconds: float | None, clock: Clo
     package but pyzmq. Exit 0 printed or stopped, 2 for errors in the configuration.
     """
     names = frozenset(sensor.name for sensor in SENSORS)
+    if not is_once and (is_json or seconds):
+        raise click.UsageError("--json and --seconds need --once")
     try:
         if not is_once:
             from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need

@@ -19,7 +19,7 @@ from tokiod.cli.common.times import moment
 from tokiod.config import load as configuration
 from tokiod.dropped import lines, sentence
 from tokiod.errors import TokiodError
-from tokiod.reports.one_window import Once, query, query_all
+from tokiod.reports.one_window import Once, failed, query, query_all
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
     """Collect one window of SOURCE and print what would be stored.
 
     Without SOURCE, query all sources of this host at the same time, a line for each. The default is the newest settled window. The command
-    reads no ledger and writes no file; the daemon may run or not. Exit 0 collected, 2 failed; without SOURCE, 2 if any failed.
+    reads no ledger and writes no file; the daemon may run or not. With --json, a source that did not answer has a line too, with its
+    `error`. Exit 0 collected, 2 failed; without SOURCE, 2 if any failed.
     """
     config = configuration.load(config_path)
     if source is None:
@@ -57,6 +58,8 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
     try:
         once = asyncio.run(query(config, clock, section, time))
     except TokiodError as error:
+        if as_json:
+            echo_json(failed(section, error))
         raise Failed(str(error)) from error
     if as_json:
         echo_json(once)

@@ -14,7 +14,7 @@ from tokiod.bus.pieces import pieces, refusal
 from tokiod.collector import NotesStored, Site, collect_window
 from tokiod.config import plugins
 from tokiod.config.hosts import sources_of
-from tokiod.errors import Fatal, NotYet
+from tokiod.errors import Fatal, Transient
 from tokiod.runtime.backoff import outcome_of
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
@@ -136,7 +136,7 @@ class Lanes:
             report = log.error if is_bug else log.info
             report("window.failed", source=asked.source, window=window, error=text, times=times, exc_info=error if is_bug else None)
         text = f"{type(error).__name__}: {text}" if outcome == "bug" else text
-        ended_at = error.ended_at if isinstance(error, NotYet) else None
+        ended_at = error.ended_at if isinstance(error, Transient) else None
         await link.send([protocol.encode(protocol.Failed(asked.id, outcome, text[:MAX_TEXT], ended_at))])
 
     def _lane(self, name: str, number: int, datasets: Sequence[str] | None = None) -> _Lane:

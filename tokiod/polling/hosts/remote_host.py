@@ -294,7 +294,7 @@ class RemoteHost:
             case "rejected":
                 return Refusal(text, "never")
             case _:
-                return Transient(text)
+                return Transient(text, failed.ended_at)
 
     def _fail_all(self, reason: str) -> None:
         self._reassembly.forget(b"")

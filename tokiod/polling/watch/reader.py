@@ -106,12 +106,13 @@ class EncodedRows(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     values: tuple[bytes, ...]
+    polled: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, rows: TableRows) -> EncodedRows:
         """Encode rows."""
         widths = tuple(array.dtype.itemsize if array.dtype.kind == "S" else 0 for array in rows.values)
-        return cls(rows.table, rows.columns, widths, tuple(array.tobytes() for array in rows.values))
+        return cls(rows.table, rows.columns, widths, tuple(array.tobytes() for array in rows.values), rows.polled)
 
     def decoded(self) -> TableRows:
         """Return the rows. Raises ValueError for arrays that don't fit to each other, and for text that is not ASCII."""
@@ -119,7 +120,7 @@ class EncodedRows(msgspec.Struct, frozen=True):
         values = tuple(np.frombuffer(data, one) for data, one in zip(self.values, types, strict=True))
         if not all(data.isascii() for data, width in zip(self.values, self.widths, strict=True) if width):
             raise ValueError(f"{self.table}: text that is not ASCII")
-        return TableRows(self.table, self.columns, values)
+        return TableRows(self.table, self.columns, values, self.polled)
 
 
 class Spans(msgspec.Struct, tag=True, frozen=True):
