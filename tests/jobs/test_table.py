@@ -664,3 +664,29 @@ def test_a_reader_names_an_error_of_the_system_and_not_a_damaged_file(site, monk
     with pytest.raises(OSError, match="Input/output error") as found:
         all_rows(site.place)
     assert not isinstance(found.value, NotAJobTable)
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site, is_merged):
+    """A clock went back by hours: its counts stood before smaller ones, and sums of hours had both."""
+
+    def polled(number, last, source="jobs"):
+        found = rows(DAY + 60 * number + 5, ("1",), **{"open.samples": 9})
+        values = list(found.values)
+        values[found.columns.index("last")][:] = last * 10**9
+        site.table.apply(collected(number, replace(found, values=tuple(values)), source=source))
+        assert site.table.commit() == []
+
+    for number in (100, 101):
+        site.store(number)
+    if is_merged:
+        site.clock.jump(2 * 86400)
+        site.run()
+    with pytest.raises(Refusal, match=r"was polled after \[.*\), which is stored: the clock went back") as refused:
+        polled(7, DAY + 100 * 60)
+    assert (refused.value.when, len(all_rows(site.place))) == ("never", 8)
+    polled(7, DAY + 100 * 60 - 1)
+    polled(8, DAY + 100 * 60, source="other")
+    polled(100, DAY + 101 * 60 - 1)
+    polled(102, DAY + 400 * 60)  # a server whose clock is ahead
+    assert len(all_rows(site.place)) == 8 + 2 + 2 + 2

@@ -232,9 +232,14 @@ class _Polls:
 
 def stored_windows(directory: Path) -> Iterator[Source]:
     """Yield the windows that the files of a directory hold, in any order. A file that can't be read is logged and proves nothing."""
+    yield from windows_of(table_files(directory))
+
+
+def windows_of(files: Iterable[TableFile]) -> Iterator[Source]:
+    """Yield the windows that some files hold, in the same way."""
     import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this
 
-    for file in table_files(directory):
+    for file in files:
         try:
             with opened(file.path) as (_, index):
                 windows = index.windows

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.errors import Refusal
+from tokiod.increases import BILLION
 from tokiod.job_columns import absent
 from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
-from tokiod.jobs.rows import SUFFIX, directory_of, of_ids, table_files
+from tokiod.jobs.rows import SUFFIX, directory_of, of_ids, table_files, windows_of
 from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, polled, write
 from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
@@ -35,6 +36,7 @@ from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.layout import unreadable
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.units import NEVER
+from tokiod.window import Window
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from tokiod.jobs.merge import Rename
     from tokiod.jobs.rows import TableFile
     from tokiod.jobs.table_file import Source
-    from tokiod.window import Calendar, Window
+    from tokiod.window import Calendar
     from tokiod.window_data import Collected, WindowMeta
 
 log = get_logger()
@@ -122,6 +124,8 @@ class JobTable:
         """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored.
 
         Rows of earlier attempts that this one lacks stay: since then a server may have forgotten a job, or a node may have restarted.
+        A window is refused with operations after the begin of a later one that is stored: a clock went back before it was polled, so its
+        counts would stand before smaller ones. The next poll has them, too.
         """
         meta = collected.meta
         other = [rows.table for rows in collected.tables if rows.table != JOB_TABLE]
@@ -130,6 +134,8 @@ class JobTable:
         rows = collected.tables[0]
         if rows.columns[: len(JOB_COLUMNS)] != JOB_COLUMNS:
             raise Refusal(f"source {meta.source}: {JOB_TABLE} without its columns {', '.join(JOB_COLUMNS)}", "never")
+        if later := self._later_than(meta, int(rows.values[JOB_COLUMNS.index("last")].max(initial=0)) // BILLION):
+            raise Refusal(f"source {meta.source}: {meta.window} was polled after {later}, which is stored: the clock went back", "never")
         # Files of a watched folder may hold parts of one window each: their rows are known by their content.
         meta = meta if meta.extent == "whole" else replace(meta, source=f"{meta.source}.{_digest(rows)}")
         path = self._path(meta)
@@ -184,6 +190,19 @@ class JobTable:
         window, day = meta.window, self.calendar.day(meta.window.start)
         return directory_of(self.root, meta.system, day.date) / f"{window.start}-{window.end}@{meta.source}{SUFFIX}"
 
+    def _later_than(self, meta: WindowMeta, until: int) -> Window | None:
+        """Return a stored window of the source that begins after a window, and not after a time; None without one."""
+        of_source, window = (meta.source, meta.system), meta.window
+        if meta.extent != "whole" or until < window.end:
+            return None
+        found = [one.window for one in self._unsynced.values() if (one.source, one.system) == of_source]
+        dates = [str(self.calendar.day(time).date) for time in (window.start, until)]
+        for directory in self._days_of(self.root / meta.system):
+            if dates[0] <= directory.name <= dates[1]:
+                files = [file for file in table_files(directory) if window.end < file.end and file.start <= until]
+                found += [Window(start, end) for name, start, end in windows_of(files) if name == meta.source]
+        return min((one for one in found if window.end <= one.start <= until), default=None)
+
     def _holders(self, path: Path, window: Window) -> list[Path]:
         """Return the files that may hold a window, the one that counts first. path: of its own file."""
         merged = [file for file in table_files(path.parent) if not file.is_window and file.start <= window.start and window.end <= file.end]
@@ -223,13 +242,16 @@ class JobTable:
         except OSError as error:
             self._fail(self.root, error)
             return []
-        found: list[Path] = []
-        for system in systems:
-            try:
-                found += [day for day in system.iterdir() if day.is_dir()]
-            except OSError as error:
-                self._fail(system, error)
-        return sorted(found, key=lambda day: day.name)
+        return sorted((day for system in systems for day in self._days_of(system)), key=lambda day: day.name)
+
+    def _days_of(self, system: Path) -> list[Path]:
+        try:
+            return [day for day in system.iterdir() if day.is_dir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._fail(system, error)
+            return []
 
     def _sweep(self, directory: Path) -> None:
         """Remove what a killed process left in a directory, at the first look at it."""
