@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -103,13 +103,15 @@ class Increases:
 
 def increases(samples: Samples) -> Increases:
     """Return by how much counts rose."""
-    is_older, is_implausible = refused(samples)
-    kept = ~(is_older | is_implausible)
-    found = samples.where(kept)
-    again, fell = _again(found)
-    since, is_known = _since(found, again), found.follows | (found.begin >= 0)
-    counts = _grown(found, again)
+    is_older, is_implausible, steps = _refused(samples)
+    kept, found = ~(is_older | is_implausible), samples
     if not kept.all():
+        found = samples.where(kept)
+        steps = _steps(found)
+    again, fell = _again(found, steps)
+    since, is_known = _since(found, steps.follows, again), steps.follows | (found.begin >= 0)
+    counts = _grown(found, again, steps)
+    if found is not samples:
         since, is_known, fell = _among(since, kept, samples.time), _among(is_known, kept), _among(fell, kept)
         counts = {name: _among(values, kept) for name, values in counts.items()}
     return Increases(since, counts, is_known, is_older, is_implausible, fell)
@@ -117,12 +119,7 @@ def increases(samples: Samples) -> Increases:
 
 def refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which samples are older than one before them, and which have a count that can't be."""
-    is_implausible = np.zeros(len(samples), bool)
-    for values in samples.counts.values():
-        is_implausible |= values > MOST
-    is_older = np.zeros(len(samples), bool)
-    is_older[~is_implausible] = _older(samples.where(~is_implausible))
-    return is_older, is_implausible
+    return _refused(samples)[:2]
 
 
 def place_before(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -132,6 +129,67 @@ def place_before(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> NDArr
     before = np.append(-1, known)[:-1]
     found: NDArray[np.int64] = np.where(before >= _firsts(follows), before, -1)
     return found
+
+
+# Almost all samples go on from the one before. So each count is subtracted from the next one at once, and the rules are applied to the
+# few samples where a begin moved or is unknown, a count fell, or a snapshot is not later: a pass over all samples for each would take
+# longer than the sums that it is for.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """What samples show by the sample before them.
+
+    rises: i8[n] of each count: the difference to its last value in the series, the count without one, and its sign where a sample lacks
+    it; places: place_before() of counts that some samples do not have; falls: where counts fell, of those that did.
+    """
+
+    follows: NDArray[np.bool_]
+    rises: dict[str, NDArray[np.int64]]
+    places: dict[str, NDArray[np.int64]]
+    falls: dict[str, NDArray[np.int64]]
+
+    def fell(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """Return bool[n]: where any of some counts fell."""
+        found = np.zeros(len(self.follows), bool)
+        for name in self.falls.keys() & set(names):
+            found[self.falls[name]] = True
+        return found
+
+    def before(self, name: str, values: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the last value of a count before some samples that follow another one, and which have one."""
+        place = self.places[name][at] if name in self.places else at - 1
+        return values[place], place >= 0
+
+
+def _steps(samples: Samples) -> _Steps:
+    found = _Steps(samples.follows, {}, {}, {})
+    bits = -found.follows.astype(np.int64)
+    before = np.zeros_like(bits)  # once: a new array costs more than what is done with it
+    for name, values in samples.counts.items():
+        if values.min(initial=0) >= 0:
+            np.bitwise_and(values[:-1], bits[1:], out=before[1:])
+            rise = values - before
+            fell = rise < 0 if rise.min(initial=0) < 0 else None
+        else:
+            found.places[name] = place = place_before(values, found.follows)
+            rise = np.where((place >= 0) & (values >= 0), values - values[place], values)
+            fell = (rise < 0) & (values >= 0)
+        found.rises[name] = rise
+        if fell is not None and fell.any():
+            found.falls[name] = np.flatnonzero(fell)
+    return found
+
+
+def _refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_], _Steps]:
+    """Return also the steps of the samples."""
+    is_implausible = np.zeros(len(samples), bool)
+    for values in samples.counts.values():
+        if values.max(initial=0) > MOST:
+            is_implausible |= values > MOST
+    steps = _steps(samples)
+    if not is_implausible.any():
+        return _older(samples, steps), is_implausible, steps
+    plausible = samples.where(~is_implausible)
+    return _among(_older(plausible, _steps(plausible)), ~is_implausible), is_implausible, steps
 
 
 def _firsts(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -144,78 +202,83 @@ def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.append(values[:1], values[:-1])
 
 
-def _last(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the last value of a count before each sample, and where there is one."""
-    if not (values < 0).any():
-        return _before(values), follows
-    place = place_before(values, follows)
-    return values[place], place >= 0
-
-
-def _again(found: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _again(found: Samples, steps: _Steps) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return where counts began again, and where some fell though they did not."""
-    follows, n = found.follows, len(found)
-    fell, stood, commonly, changed = (np.zeros(n, bool) for _ in range(4))
-    for is_common, of in ((True, found.common), (False, found.parts)):
-        for values in of.values():
-            before, has = _last(values, follows)
-            less = has & (values >= 0) & (values < before)
-            fell |= less
-            if is_common:
-                commonly |= less
-                changed |= values != before
-            else:
-                stood |= has & (values >= 0) & (before > 0) & ~less
-    begin, before = found.begin, _before(found.begin)
-    is_later = (begin > before) & np.where(before >= 0, fell | (begin // BILLION > before // BILLION), begin > _before(found.last))
+    again, commonly = np.zeros(len(found), bool), steps.fell(found.common)
+    fell = commonly | steps.fell(found.parts)
+    at = np.flatnonzero(steps.follows & ((found.begin < 0) | (found.begin != _before(found.begin))))
+    begin, before, has_fallen = found.begin[at], found.begin[at - 1], fell[at]
+    is_later = (begin > before) & np.where(before >= 0, has_fallen | (begin // BILLION > before // BILLION), begin > found.last[at - 1])
     is_blind = ~is_later & ((begin < 0) | (before < 0) | (begin < before))
+    all_fell = has_fallen & is_blind
+    all_fell[all_fell] = ~_stood(found, steps, at[all_fell])
+    again[at] = is_later | is_blind & (commonly[at] | all_fell | _were_gone(found, steps, at))
+    return again, steps.follows & fell & ~again
+
+
+def _stood(found: Samples, steps: _Steps, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return at which samples a sum of parts did not fall."""
+    stood = np.zeros(len(at), bool)
+    for name, values in found.parts.items() if len(at) else ():
+        before, has = steps.before(name, values, at)
+        stood |= has & (before > 0) & (values[at] >= before)
+    return stood
+
+
+def _were_gone(found: Samples, steps: _Steps, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return at which samples common counts of an unknown begin are new, since the source had forgotten the last ones."""
+    were_gone = found.gone[at - 1] & (found.begin[at] < 0) & bool(found.common)
+    if not were_gone.any():
+        return were_gone
+    changed = np.zeros(len(at), bool)
+    for name, values in found.common.items():
+        changed |= values[at] != steps.before(name, values, at)[0]
     # A source may say more than once that it forgot the counts.
-    was_gone = np.append(False, found.gone)[:-1] & (begin < 0) & ~(found.gone & ~changed) & bool(found.common)
+    were_gone &= ~found.gone[at] | changed
     # What was done after it was forgotten is later: at the same snapshot it is an old answer, or a poll by another clock.
-    was_gone &= _snapshots(found) > _before(_snapshots(found))
-    again = follows & (is_later | is_blind & (commonly | fell & ~stood | was_gone))
-    return again, follows & fell & ~again
+    last = _snapshots(found)
+    return were_gone & (last[at] > last[at - 1])
 
 
-def _since(found: Samples, again: NDArray[np.bool_]) -> NDArray[np.int64]:
-    begin, before = found.begin // BILLION, _before(found.time)
-    is_blind = again & (found.begin <= _before(found.begin))
-    starts = np.where(is_blind, np.maximum(begin, before), np.where(found.begin >= 0, begin, found.time))
-    since: NDArray[np.int64] = np.where(found.follows & ~again, before, starts)
+def _since(found: Samples, follows: NDArray[np.bool_], again: NDArray[np.bool_]) -> NDArray[np.int64]:
+    since, at = _before(found.time), np.flatnonzero(~follows | again)
+    begin, before = found.begin[at] // BILLION, since[at]
+    is_blind = again[at] & (found.begin[at] <= found.begin[at - 1])
+    since[at] = np.where(is_blind, np.maximum(begin, before), np.where(found.begin[at] >= 0, begin, found.time[at]))
     return since
 
 
-def _grown(found: Samples, again: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
-    follows = found.follows
-    has_begun = np.maximum.accumulate(np.where(again, np.arange(len(found)), -1)) >= _firsts(follows)
-    has_begun |= found.begin >= 0
-    grown = {}
+def _grown(found: Samples, again: NDArray[np.bool_], steps: _Steps) -> dict[str, NDArray[np.int64]]:
+    """Return the increases. The rises of the steps become that."""
+    is_unknown = found.begin < 0
+    anew, unknown = np.flatnonzero(again), np.flatnonzero(is_unknown & ~steps.follows)
     for name, values in found.counts.items():
-        before, goes_on = _last(values, follows & ~again)
-        is_less = goes_on & (values < before)
-        from_zero = ~goes_on & has_begun | (is_less if name in found.own else False)
-        rise = np.where(from_zero, values, np.where(goes_on & ~is_less, values - before, 0))
-        grown[name] = np.where(values >= 0, rise, values)
-    return grown
+        rise = steps.rises[name]
+        if (fell := steps.falls.get(name)) is not None:
+            rise[fell] = values[fell] if name in found.own else 0
+        rise[unknown] = np.minimum(values[unknown], 0)
+        rise[anew] = values[anew]
+    if steps.places and (len(anew) or is_unknown.any()):
+        begun = np.maximum.accumulate(np.where(again, np.arange(len(found)), -1))
+        has_begun = begun >= _firsts(steps.follows)
+        for name, place in steps.places.items():
+            rise, values = steps.rises[name], found.counts[name]
+            rise[(place < 0) & is_unknown & ~has_begun & (values >= 0)] = 0
+            is_first = has_begun & (place < begun)
+            rise[is_first] = values[is_first]
+    return steps.rises
 
 
-def _older(found: Samples) -> NDArray[np.bool_]:
+def _older(found: Samples, steps: _Steps) -> NDArray[np.bool_]:
     """Return which samples are older than one before them. Only series in which a snapshot is not later are looked at one by one."""
-    older, follows, before, last = np.zeros(len(found), bool), found.follows, _before(found.begin), _snapshots(found)
-    fell = np.zeros(len(found), bool)
-    for values in found.common.values():
-        counted, has = _last(values, follows)
-        fell |= has & (values >= 0) & (values < counted)
-    fell &= (found.begin >= 0) & (found.begin == before)
-    suspect = fell | follows & (last <= _before(last)) & (found.begin <= before)
-    at, of = np.flatnonzero(suspect), {**found.common, **found.parts}
+    older, before, last = np.zeros(len(found), bool), _before(found.begin), _snapshots(found)
+    fell = steps.fell(found.common) & (found.begin >= 0) & (found.begin == before)
+    at = np.flatnonzero(fell | steps.follows & (last <= _before(last)) & (found.begin <= before))
+    of = {**found.common, **found.parts}
     if not len(at):
         return older
     begin = found.begin[at]
-    is_old = fell[at] | np.where(begin < 0, last[at] < last[at - 1], begin < before[at])
-    for values in of.values():
-        counted, has = _last(values, follows)
-        is_old |= has[at] & (values[at] >= 0) & (values[at] < counted[at])
+    is_old = fell[at] | np.where(begin < 0, last[at] < last[at - 1], begin < before[at]) | steps.fell(of)[at]
     for number in np.unique(found.series[at[is_old]]):
         first, end = np.searchsorted(found.series, [number, number + 1])
         counts = np.array([values[first:end] for values in of.values()], np.int64).reshape(len(of), end - first).T
@@ -225,7 +288,8 @@ def _older(found: Samples) -> NDArray[np.bool_]:
 
 def _snapshots(found: Samples) -> NDArray[np.int64]:
     """Return i8[n]: the snapshots; one that is days after its poll is no time."""
-    return np.where(found.last > (found.time + _DAY) * BILLION, found.time * BILLION, found.last)
+    is_late = found.last > (found.time + _DAY) * BILLION
+    return np.where(is_late, found.time * BILLION, found.last) if is_late.any() else found.last
 
 
 def _older_of_one(begin: list[int], last: list[int], counts: NDArray[np.int64], common: int) -> list[bool]:
