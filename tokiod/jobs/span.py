@@ -215,7 +215,10 @@ def _since(rows: JobRows, start: int) -> NDArray[np.int64]:
 def _last_before(rows: JobRows, start: int) -> JobRows:
     """Leave out rows before a span, but for the last of each life that has rows in it, and that has each count; sort by_lives()."""
     rows = by_lives(rows)
-    rows = rows.where(is_credible(rows) | (rows.columns["time"] >= start))
+    # Only what is before a row shows that it is refused: those of the span itself need not be looked at here.
+    if (is_early := rows.columns["time"] < start).any():
+        is_early[is_early] = ~is_credible(rows.where(is_early))
+        rows = rows.where(~is_early)
     time, follows = rows.columns["time"], following(rows)
     firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
     # From this place on, rows are kept before each of these.
