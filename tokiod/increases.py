@@ -23,7 +23,7 @@ The rule of LMT's counters, of which nothing but the value is known, is another 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,10 +75,8 @@ class Samples:
         found[1:] = self.series[1:] == self.series[:-1]
         return found
 
-    def where(self, kept: NDArray[np.bool_]) -> Samples:
-        """Return some of the samples. kept: bool[n]."""
-        if kept.all():
-            return self
+    def where(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Samples:
+        """Return some of the samples. kept: bool[n], or their places."""
         counts = ({name: values[kept] for name, values in of.items()} for of in (self.common, self.parts, self.own))
         fixed = (self.series[kept], self.time[kept], self.begin[kept], self.last[kept], self.gone[kept])
         return Samples(*fixed, *counts)
@@ -104,17 +102,28 @@ class Increases:
 def increases(samples: Samples) -> Increases:
     """Return by how much counts rose."""
     is_older, is_implausible, steps = _refused(samples)
-    kept, found = ~(is_older | is_implausible), samples
-    if not kept.all():
-        found = samples.where(kept)
-        steps = _steps(found)
-    again, fell = _again(found, steps)
-    since, is_known = _since(found, steps.follows, again), steps.follows | (found.begin >= 0)
-    counts = _grown(found, again, steps)
-    if found is not samples:
-        since, is_known, fell = _among(since, kept, samples.time), _among(is_known, kept), _among(fell, kept)
-        counts = {name: _among(values, kept) for name, values in counts.items()}
+    since, counts, is_known, fell = _of_all(samples, steps)
+    if (is_refused := is_older | is_implausible).any():
+        # Series do not depend on each other: those with a refused sample are few.
+        at = np.flatnonzero(np.isin(samples.series, samples.series[is_refused]))
+        kept = at[~is_refused[at]]
+        others = samples.where(kept)
+        of_others = _of_all(others, _steps(others))
+        since[at], is_known[at], fell[at] = samples.time[at], False, False
+        since[kept], is_known[kept], fell[kept] = of_others[0], *of_others[2:]
+        for name, values in of_others[1].items():
+            counts[name][at] = 0
+            counts[name][kept] = values
     return Increases(since, counts, is_known, is_older, is_implausible, fell)
+
+
+def _of_all(
+    samples: Samples, steps: _Steps
+) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return since, counts, is_known and fell of samples of which none is refused."""
+    again, fell = _again(samples, steps)
+    is_known = steps.follows | (samples.begin >= 0)
+    return _since(samples, steps.follows, again), _grown(samples, again, steps), is_known, fell
 
 
 def refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -133,17 +142,15 @@ def place_before(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> NDArr
 
 # Almost all samples go on from the one before. So each count is subtracted from the next one at once, and the rules are applied to the
 # few samples where a begin moved or is unknown, a count fell, or a snapshot is not later: a pass over all samples for each would take
-# longer than the sums that it is for.
+# longer than the sums that it is for, most of it for new arrays.
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
     """What samples show by the sample before them.
 
-    rises: i8[n] of each count: the difference to its last value in the series, the count without one, and its sign where a sample lacks
-    it; places: place_before() of counts that some samples do not have; falls: where counts fell, of those that did.
+    places: place_before() of counts that some samples do not have; falls: where counts fell, of those that did.
     """
 
     follows: NDArray[np.bool_]
-    rises: dict[str, NDArray[np.int64]]
     places: dict[str, NDArray[np.int64]]
     falls: dict[str, NDArray[np.int64]]
 
@@ -161,20 +168,16 @@ class _Steps:
 
 
 def _steps(samples: Samples) -> _Steps:
-    found = _Steps(samples.follows, {}, {}, {})
-    bits = -found.follows.astype(np.int64)
-    before = np.zeros_like(bits)  # once: a new array costs more than what is done with it
+    found = _Steps(samples.follows, {}, {})
+    fell = np.zeros(len(samples), bool)
     for name, values in samples.counts.items():
         if values.min(initial=0) >= 0:
-            np.bitwise_and(values[:-1], bits[1:], out=before[1:])
-            rise = values - before
-            fell = rise < 0 if rise.min(initial=0) < 0 else None
+            np.less(values[1:], values[:-1], out=fell[1:])
+            fell &= found.follows
         else:
             found.places[name] = place = place_before(values, found.follows)
-            rise = np.where((place >= 0) & (values >= 0), values - values[place], values)
-            fell = (rise < 0) & (values >= 0)
-        found.rises[name] = rise
-        if fell is not None and fell.any():
+            fell[:] = (place >= 0) & (values >= 0) & (values < values[place])
+        if fell.any():
             found.falls[name] = np.flatnonzero(fell)
     return found
 
@@ -189,7 +192,9 @@ def _refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_], _S
     if not is_implausible.any():
         return _older(samples, steps), is_implausible, steps
     plausible = samples.where(~is_implausible)
-    return _among(_older(plausible, _steps(plausible)), ~is_implausible), is_implausible, steps
+    is_older = np.zeros(len(samples), bool)
+    is_older[~is_implausible] = _older(plausible, _steps(plausible))
+    return is_older, is_implausible, steps
 
 
 def _firsts(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -198,15 +203,11 @@ def _firsts(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
     return found
 
 
-def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.append(values[:1], values[:-1])
-
-
 def _again(found: Samples, steps: _Steps) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return where counts began again, and where some fell though they did not."""
     again, commonly = np.zeros(len(found), bool), steps.fell(found.common)
     fell = commonly | steps.fell(found.parts)
-    at = np.flatnonzero(steps.follows & ((found.begin < 0) | (found.begin != _before(found.begin))))
+    at = np.flatnonzero(steps.follows[1:] & ((found.begin[1:] < 0) | (found.begin[1:] != found.begin[:-1]))) + 1
     begin, before, has_fallen = found.begin[at], found.begin[at - 1], fell[at]
     is_later = (begin > before) & np.where(before >= 0, has_fallen | (begin // BILLION > before // BILLION), begin > found.last[at - 1])
     is_blind = ~is_later & ((begin < 0) | (before < 0) | (begin < before))
@@ -241,7 +242,7 @@ def _were_gone(found: Samples, steps: _Steps, at: NDArray[np.int64]) -> NDArray[
 
 
 def _since(found: Samples, follows: NDArray[np.bool_], again: NDArray[np.bool_]) -> NDArray[np.int64]:
-    since, at = _before(found.time), np.flatnonzero(~follows | again)
+    since, at = np.append(found.time[:1], found.time[:-1]), np.flatnonzero(~follows | again)
     begin, before = found.begin[at] // BILLION, since[at]
     is_blind = again[at] & (found.begin[at] <= found.begin[at - 1])
     since[at] = np.where(is_blind, np.maximum(begin, before), np.where(found.begin[at] >= 0, begin, found.time[at]))
@@ -249,11 +250,10 @@ def _since(found: Samples, follows: NDArray[np.bool_], again: NDArray[np.bool_])
 
 
 def _grown(found: Samples, again: NDArray[np.bool_], steps: _Steps) -> dict[str, NDArray[np.int64]]:
-    """Return the increases. The rises of the steps become that."""
-    is_unknown = found.begin < 0
+    grown, is_unknown = _rises(found, steps), found.begin < 0
     anew, unknown = np.flatnonzero(again), np.flatnonzero(is_unknown & ~steps.follows)
     for name, values in found.counts.items():
-        rise = steps.rises[name]
+        rise = grown[name]
         if (fell := steps.falls.get(name)) is not None:
             rise[fell] = values[fell] if name in found.own else 0
         rise[unknown] = np.minimum(values[unknown], 0)
@@ -262,56 +262,62 @@ def _grown(found: Samples, again: NDArray[np.bool_], steps: _Steps) -> dict[str,
         begun = np.maximum.accumulate(np.where(again, np.arange(len(found)), -1))
         has_begun = begun >= _firsts(steps.follows)
         for name, place in steps.places.items():
-            rise, values = steps.rises[name], found.counts[name]
+            rise, values = grown[name], found.counts[name]
             rise[(place < 0) & is_unknown & ~has_begun & (values >= 0)] = 0
             is_first = has_begun & (place < begun)
             rise[is_first] = values[is_first]
-    return steps.rises
+    return grown
+
+
+def _rises(found: Samples, steps: _Steps) -> dict[str, NDArray[np.int64]]:
+    """Return the difference of each count to its last value in the series; the count without one, or where it is negative."""
+    bits = -steps.follows.astype(np.int64)
+    before, rises = np.zeros_like(bits), {}
+    for name, values in found.counts.items():
+        if (place := steps.places.get(name)) is None:
+            np.bitwise_and(values[:-1], bits[1:], out=before[1:])
+            rises[name] = values - before
+        else:
+            rises[name] = np.where((place >= 0) & (values >= 0), values - values[place], values)
+    return rises
 
 
 def _older(found: Samples, steps: _Steps) -> NDArray[np.bool_]:
     """Return which samples are older than one before them. Only series in which a snapshot is not later are looked at one by one."""
-    older, before, last = np.zeros(len(found), bool), _before(found.begin), _snapshots(found)
-    fell = steps.fell(found.common) & (found.begin >= 0) & (found.begin == before)
-    at = np.flatnonzero(fell | steps.follows & (last <= _before(last)) & (found.begin <= before))
-    of = {**found.common, **found.parts}
-    if not len(at):
-        return older
-    begin = found.begin[at]
-    is_old = fell[at] | np.where(begin < 0, last[at] < last[at - 1], begin < before[at]) | steps.fell(of)[at]
-    for number in np.unique(found.series[at[is_old]]):
-        first, end = np.searchsorted(found.series, [number, number + 1])
-        counts = np.array([values[first:end] for values in of.values()], np.int64).reshape(len(of), end - first).T
-        older[first:end] = _older_of_one(found.begin[first:end].tolist(), last[first:end].tolist(), counts, len(found.common))
+    older, begin, last, of = np.zeros(len(found), bool), found.begin, _snapshots(found), {**found.common, **found.parts}
+    fell = steps.fell(found.common)
+    fell[1:] &= (begin[1:] >= 0) & (begin[1:] == begin[:-1])
+    at = np.flatnonzero(fell[1:] | steps.follows[1:] & (last[1:] <= last[:-1]) & (begin[1:] <= begin[:-1])) + 1
+    is_old = fell[at] | np.where(begin[at] < 0, last[at] < last[at - 1], begin[at] < begin[at - 1]) | steps.fell(of)[at]
+    if is_old.any():
+        _walk(found, np.unique(found.series[at[is_old]]), last, older)
     return older
 
 
 def _snapshots(found: Samples) -> NDArray[np.int64]:
     """Return i8[n]: the snapshots; one that is days after its poll is no time."""
+    if found.last.max(initial=0) // BILLION < found.time.min(initial=MOST) + _DAY:
+        return found.last
     is_late = found.last > (found.time + _DAY) * BILLION
     return np.where(is_late, found.time * BILLION, found.last) if is_late.any() else found.last
 
 
-def _older_of_one(begin: list[int], last: list[int], counts: NDArray[np.int64], common: int) -> list[bool]:
-    """Return which samples of one series are older than one before them. counts: i8[n, counts], the first `common` of them common."""
-    older = [False]
-    began, newest, base = begin[0], last[0], counts[0]
-    for this, snapshot, values in zip(begin[1:], last[1:], counts[1:], strict=True):
-        is_present = values >= 0
+# The first samples of all series in one step, then the second ones, and so on: most series have few.
+def _walk(found: Samples, series: NDArray[np.int64], last: NDArray[np.int64], older: NDArray[np.bool_]) -> None:
+    """Set which samples of some series are older than one before them. last: _snapshots()."""
+    firsts = np.searchsorted(found.series, series)
+    lengths = np.searchsorted(found.series, series, side="right") - firsts
+    firsts, lengths = (values[np.argsort(-lengths)] for values in (firsts, lengths))
+    of, common = [*found.common.values(), *found.parts.values()], len(found.common)
+    began, newest, base = found.begin[firsts], last[firsts], np.array([values[firsts] for values in of]).reshape(-1, len(firsts))
+    for step in range(1, int(lengths[0])):
+        n = int(np.searchsorted(-lengths, -step))
+        at, began, newest, base = firsts[:n] + step, began[:n], newest[:n], base[:, :n]
+        this, snapshot, values = found.begin[at], last[at], np.array([values[at] for values in of]).reshape(-1, n)
+        is_present, is_same = values >= 0, (this == began) & (began >= 0)
         fell = is_present & (values < base)
-        needs_fall = this == began >= 0 or (this < 0 and snapshot == newest)
-        is_old = snapshot <= newest and this <= began and bool(fell.any() or not needs_fall)
-        is_old |= this == began >= 0 and bool(fell[:common].any())
-        older.append(is_old)
-        if not is_old:
-            base = values if this > began >= 0 else np.where(is_present, values, base)
-            began, newest = this, snapshot
-    return older
-
-
-def _among(values: NDArray[Any], kept: NDArray[np.bool_], others: NDArray[Any] | int = 0) -> NDArray[Any]:
-    """Return values of the samples that are kept, among others."""
-    found = np.zeros(len(kept), values.dtype)
-    found[:] = others
-    found[kept] = values
-    return found
+        needs_fall = is_same | (this < 0) & (snapshot == newest)
+        is_old = (snapshot <= newest) & (this <= began) & (fell.any(axis=0) | ~needs_fall) | is_same & fell[:common].any(axis=0)
+        older[at] = is_old
+        goes_on = is_old | ~is_present & ~((this > began) & (began >= 0))
+        base, began, newest = np.where(goes_on, base, values), np.where(is_old, began, this), np.where(is_old, newest, snapshot)

@@ -232,9 +232,10 @@ class _Polls:
         whole = [slice(0, len(window))]
         target, time = place[_column(content, "target", whole)], _column(content, "time", whole)
         starts, ends = (np.array([one[part] for one in index.windows], np.int64)[window] for part in (1, 2))
-        for at, of in np.unique(np.stack([target, window]), axis=1).T.tolist():
-            if at >= 0:
-                self._sources[at].add(index.windows[of][0])
+        has_polled = np.zeros((len(self._targets) + 1, len(index.windows)), bool)  # the last row is of other targets
+        has_polled[target, window] = True
+        for at, of in np.argwhere(has_polled[:-1]).tolist():
+            self._sources[at].add(index.windows[of][0])
         # A row of the poll before may stand in a later window, which polled nothing before its own start.
         until = np.where(time >= starts, np.minimum(ends, self._start), time)
         kept = (target >= 0) & is_new & (time < self._start)
@@ -343,28 +344,26 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         job = stands[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
-    again = _of_one_time(job, target, columns)
-    if again is not None:  # of jobs and targets that are what they were
-        columns = {name: column[again] for name, column in columns.items()}
+    _sort_one_time(job, target, columns)
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job, target, fixed, ordered)
 
 
-def _of_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> NDArray[np.int64] | None:
-    """Return the order of sorted rows in which those of one time do not depend on their files; None without such rows."""
+def _sort_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> None:
+    """Sort those of sorted rows that are of one job, target and time, so that their order does not depend on their files."""
     time, is_tied = columns["time"], np.zeros(len(job) + 1, bool)
     is_tied[1:-1] = (job[1:] == job[:-1]) & (target[1:] == target[:-1]) & (time[1:] == time[:-1])
     if not is_tied.any():
-        return None
+        return
     at = np.flatnonzero(is_tied[:-1] | is_tied[1:])
     whole = np.zeros(len(at))
     for name, values in columns.items():
         if name not in FIXED and not is_state(name):
             whole += values[at]
-    order = np.arange(len(job))
-    order[at] = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
-    return order
+    then = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
+    for values in columns.values():
+        values[at] = values[then]
 
 
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.

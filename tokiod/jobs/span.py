@@ -212,25 +212,32 @@ def _since(rows: JobRows, start: int) -> NDArray[np.int64]:
     return found
 
 
+# Most lives end before a span: the rules are not applied to their rows.
 def _last_before(rows: JobRows, start: int) -> JobRows:
     """Leave out rows before a span, but for the last of each life that has rows in it, and that has each count; sort by_lives()."""
     rows = by_lives(rows)
-    # Only what is before a row shows that it is refused: those of the span itself need not be looked at here.
-    if (is_early := rows.columns["time"] < start).any():
-        is_early[is_early] = ~is_credible(rows.where(is_early))
-        rows = rows.where(~is_early)
-    time, follows = rows.columns["time"], following(rows)
-    firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
-    # From this place on, rows are kept before each of these.
-    since = firsts - 1
-    for name, place in places_before(rows, follows).items():
-        counts = rows.counts[name]
+    time = rows.columns["time"]
+    if not (is_before := time < start).any():
+        return rows
+    firsts = np.flatnonzero(~following(rows))
+    lengths = np.diff(np.append(firsts, len(rows)))
+    at = np.flatnonzero(is_before & np.repeat(time[firsts + lengths - 1] >= start, lengths))
+    before = rows.where(at)
+    at, before = at[credible := is_credible(before)], before.where(credible)
+    follows = following(before)
+    ends = np.flatnonzero(~np.append(follows, False)[1:])
+    # From this place on, rows of each life are kept.
+    since = ends
+    for name, place in places_before(before, follows).items():
+        counts = before.counts[name]
         last = np.where(counts[since] >= 0, since, place[since])
         since = np.where(last >= 0, np.minimum(since, last), since)
-    is_kept = np.zeros(len(rows) + 1, np.int64)
+    is_kept = np.zeros(len(before) + 1, np.int64)
     np.add.at(is_kept, since, 1)
-    np.add.at(is_kept, firsts, -1)
-    return rows.where((time >= start) | (np.cumsum(is_kept)[:-1] > 0))
+    np.add.at(is_kept, ends + 1, -1)
+    kept = ~is_before
+    kept[at[np.cumsum(is_kept)[:-1] > 0]] = True
+    return rows.where(kept)
 
 
 def _divided(found: list[Index], before: Iterable[Index], counts: Collection[str] | None) -> Iterator[Wanted]:
