@@ -161,7 +161,7 @@ def row_count(days: Days, start: int, end: int) -> int:
     return sum(int(index.first[-1]) for path in days.of(start, end) for index in indexes(path, start, end))
 
 
-# A row of the poll before a day's first window may stand in that window. Its time is of the day before: days are told apart by time.
+# A row of the poll before a day's first window may stand in that window. Its time is of the day before: days differ by time.
 def _days_of(days: Days, start: int, end: int) -> list[tuple[dt.date, int, int]]:
     """Return the days of a span with the part of it that is of each, up to where the next one begins."""
     found = [(days.date_of(path), [file.start for file in table_files(path) if file.may_have(start, end)]) for path in days.of(start, end)]
