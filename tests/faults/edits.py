@@ -110,7 +110,11 @@ EDITS = (
     EditedFault(
         "j2",
         "J2: rows by a clock that was ahead are taken in the order of their polls, and what seems to fall counts again",
-        (*_ALL_BEGIN_AGAIN, Edit("tokiod/increases.py", "_refused", "_older(samples, steps)", "np.zeros(len(samples), bool)")),
+        (
+            *_ALL_BEGIN_AGAIN,
+            Edit("tokiod/increases.py", "_refused", "_older(samples, steps)", "np.zeros(len(samples), bool)"),
+            Edit("tokiod/increases.py", "_refused", "_older(plausible, _steps(plausible))", "False"),
+        ),
     ),
     EditedFault(
         "j4",
