@@ -23,12 +23,12 @@ The rule of LMT's counters, of which nothing but the value is known, is another 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -75,10 +75,8 @@ class Samples:
         found[1:] = self.series[1:] == self.series[:-1]
         return found
 
-    def where(self, kept: NDArray[np.bool_]) -> Samples:
-        """Return some of the samples. kept: bool[n]."""
-        if kept.all():
-            return self
+    def where(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Samples:
+        """Return some of the samples. kept: bool[n], or their places."""
         counts = ({name: values[kept] for name, values in of.items()} for of in (self.common, self.parts, self.own))
         fixed = (self.series[kept], self.time[kept], self.begin[kept], self.last[kept], self.gone[kept])
         return Samples(*fixed, *counts)
@@ -103,26 +101,34 @@ class Increases:
 
 def increases(samples: Samples) -> Increases:
     """Return by how much counts rose."""
-    is_older, is_implausible = refused(samples)
-    kept = ~(is_older | is_implausible)
-    found = samples.where(kept)
-    again, fell = _again(found)
-    since, is_known = _since(found, again), found.follows | (found.begin >= 0)
-    counts = _grown(found, again)
-    if not kept.all():
-        since, is_known, fell = _among(since, kept, samples.time), _among(is_known, kept), _among(fell, kept)
-        counts = {name: _among(values, kept) for name, values in counts.items()}
+    is_older, is_implausible, steps = _refused(samples)
+    since, counts, is_known, fell = _of_all(samples, steps)
+    if (is_refused := is_older | is_implausible).any():
+        # Series do not depend on each other: those with a refused sample are few.
+        at = np.flatnonzero(np.isin(samples.series, samples.series[is_refused]))
+        kept = at[~is_refused[at]]
+        others = samples.where(kept)
+        of_others = _of_all(others, _steps(others))
+        since[at], is_known[at], fell[at] = samples.time[at], False, False
+        since[kept], is_known[kept], fell[kept] = of_others[0], *of_others[2:]
+        for name, values in of_others[1].items():
+            counts[name][at] = 0
+            counts[name][kept] = values
     return Increases(since, counts, is_known, is_older, is_implausible, fell)
+
+
+def _of_all(
+    samples: Samples, steps: _Steps
+) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return since, counts, is_known and fell of samples of which none is refused."""
+    again, fell = _again(samples, steps)
+    is_known = steps.follows | (samples.begin >= 0)
+    return _since(samples, steps.follows, again), _grown(samples, again, steps), is_known, fell
 
 
 def refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which samples are older than one before them, and which have a count that can't be."""
-    is_implausible = np.zeros(len(samples), bool)
-    for values in samples.counts.values():
-        is_implausible |= values > MOST
-    is_older = np.zeros(len(samples), bool)
-    is_older[~is_implausible] = _older(samples.where(~is_implausible))
-    return is_older, is_implausible
+    return _refused(samples)[:2]
 
 
 def place_before(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -134,120 +140,184 @@ def place_before(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> NDArr
     return found
 
 
+# Almost all samples go on from the one before. So each count is subtracted from the next one at once, and the rules are applied to the
+# few samples where a begin moved or is unknown, a count fell, or a snapshot is not later: a pass over all samples for each would take
+# longer than the sums that it is for, most of it for new arrays.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """What samples show by the sample before them.
+
+    places: place_before() of counts that some samples do not have; falls: where counts fell, of those that did.
+    """
+
+    follows: NDArray[np.bool_]
+    places: dict[str, NDArray[np.int64]]
+    falls: dict[str, NDArray[np.int64]]
+
+    def fell(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """Return bool[n]: where any of some counts fell."""
+        found = np.zeros(len(self.follows), bool)
+        for name in self.falls.keys() & set(names):
+            found[self.falls[name]] = True
+        return found
+
+    def before(self, name: str, values: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the last value of a count before some samples that follow another one, and which have one."""
+        place = self.places[name][at] if name in self.places else at - 1
+        return values[place], place >= 0
+
+
+def _steps(samples: Samples) -> _Steps:
+    found = _Steps(samples.follows, {}, {})
+    fell = np.zeros(len(samples), bool)
+    for name, values in samples.counts.items():
+        if values.min(initial=0) >= 0:
+            np.less(values[1:], values[:-1], out=fell[1:])
+            fell &= found.follows
+        else:
+            found.places[name] = place = place_before(values, found.follows)
+            fell[:] = (place >= 0) & (values >= 0) & (values < values[place])
+        if fell.any():
+            found.falls[name] = np.flatnonzero(fell)
+    return found
+
+
+def _refused(samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_], _Steps]:
+    """Return also the steps of the samples."""
+    is_implausible = np.zeros(len(samples), bool)
+    for values in samples.counts.values():
+        if values.max(initial=0) > MOST:
+            is_implausible |= values > MOST
+    steps = _steps(samples)
+    if not is_implausible.any():
+        return _older(samples, steps), is_implausible, steps
+    plausible = samples.where(~is_implausible)
+    is_older = np.zeros(len(samples), bool)
+    is_older[~is_implausible] = _older(plausible, _steps(plausible))
+    return is_older, is_implausible, steps
+
+
 def _firsts(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return i8[n]: the place of the first sample of each one's series."""
     found: NDArray[np.int64] = np.maximum.accumulate(np.where(follows, 0, np.arange(len(follows))))
     return found
 
 
-def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.append(values[:1], values[:-1])
-
-
-def _last(values: NDArray[np.int64], follows: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the last value of a count before each sample, and where there is one."""
-    if not (values < 0).any():
-        return _before(values), follows
-    place = place_before(values, follows)
-    return values[place], place >= 0
-
-
-def _again(found: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _again(found: Samples, steps: _Steps) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return where counts began again, and where some fell though they did not."""
-    follows, n = found.follows, len(found)
-    fell, stood, commonly, changed = (np.zeros(n, bool) for _ in range(4))
-    for is_common, of in ((True, found.common), (False, found.parts)):
-        for values in of.values():
-            before, has = _last(values, follows)
-            less = has & (values >= 0) & (values < before)
-            fell |= less
-            if is_common:
-                commonly |= less
-                changed |= values != before
-            else:
-                stood |= has & (values >= 0) & (before > 0) & ~less
-    begin, before = found.begin, _before(found.begin)
-    is_later = (begin > before) & np.where(before >= 0, fell | (begin // BILLION > before // BILLION), begin > _before(found.last))
+    again, commonly = np.zeros(len(found), bool), steps.fell(found.common)
+    fell = commonly | steps.fell(found.parts)
+    at = np.flatnonzero(steps.follows[1:] & ((found.begin[1:] < 0) | (found.begin[1:] != found.begin[:-1]))) + 1
+    begin, before, has_fallen = found.begin[at], found.begin[at - 1], fell[at]
+    is_later = (begin > before) & np.where(before >= 0, has_fallen | (begin // BILLION > before // BILLION), begin > found.last[at - 1])
     is_blind = ~is_later & ((begin < 0) | (before < 0) | (begin < before))
+    all_fell = has_fallen & is_blind
+    all_fell[all_fell] = ~_stood(found, steps, at[all_fell])
+    again[at] = is_later | is_blind & (commonly[at] | all_fell | _were_gone(found, steps, at))
+    return again, steps.follows & fell & ~again
+
+
+def _stood(found: Samples, steps: _Steps, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return at which samples a sum of parts did not fall."""
+    stood = np.zeros(len(at), bool)
+    for name, values in found.parts.items() if len(at) else ():
+        before, has = steps.before(name, values, at)
+        stood |= has & (before > 0) & (values[at] >= before)
+    return stood
+
+
+def _were_gone(found: Samples, steps: _Steps, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return at which samples common counts of an unknown begin are new, since the source had forgotten the last ones."""
+    were_gone = found.gone[at - 1] & (found.begin[at] < 0) & bool(found.common)
+    if not were_gone.any():
+        return were_gone
+    changed = np.zeros(len(at), bool)
+    for name, values in found.common.items():
+        changed |= values[at] != steps.before(name, values, at)[0]
     # A source may say more than once that it forgot the counts.
-    was_gone = np.append(False, found.gone)[:-1] & (begin < 0) & ~(found.gone & ~changed) & bool(found.common)
+    were_gone &= ~found.gone[at] | changed
     # What was done after it was forgotten is later: at the same snapshot it is an old answer, or a poll by another clock.
-    was_gone &= _snapshots(found) > _before(_snapshots(found))
-    again = follows & (is_later | is_blind & (commonly | fell & ~stood | was_gone))
-    return again, follows & fell & ~again
+    last = _snapshots(found)
+    return were_gone & (last[at] > last[at - 1])
 
 
-def _since(found: Samples, again: NDArray[np.bool_]) -> NDArray[np.int64]:
-    begin, before = found.begin // BILLION, _before(found.time)
-    is_blind = again & (found.begin <= _before(found.begin))
-    starts = np.where(is_blind, np.maximum(begin, before), np.where(found.begin >= 0, begin, found.time))
-    since: NDArray[np.int64] = np.where(found.follows & ~again, before, starts)
+def _since(found: Samples, follows: NDArray[np.bool_], again: NDArray[np.bool_]) -> NDArray[np.int64]:
+    since, at = np.append(found.time[:1], found.time[:-1]), np.flatnonzero(~follows | again)
+    begin, before = found.begin[at] // BILLION, since[at]
+    is_blind = again[at] & (found.begin[at] <= found.begin[at - 1])
+    since[at] = np.where(is_blind, np.maximum(begin, before), np.where(found.begin[at] >= 0, begin, found.time[at]))
     return since
 
 
-def _grown(found: Samples, again: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
-    follows = found.follows
-    has_begun = np.maximum.accumulate(np.where(again, np.arange(len(found)), -1)) >= _firsts(follows)
-    has_begun |= found.begin >= 0
-    grown = {}
+def _grown(found: Samples, again: NDArray[np.bool_], steps: _Steps) -> dict[str, NDArray[np.int64]]:
+    grown, is_unknown = _rises(found, steps), found.begin < 0
+    anew, unknown = np.flatnonzero(again), np.flatnonzero(is_unknown & ~steps.follows)
     for name, values in found.counts.items():
-        before, goes_on = _last(values, follows & ~again)
-        is_less = goes_on & (values < before)
-        from_zero = ~goes_on & has_begun | (is_less if name in found.own else False)
-        rise = np.where(from_zero, values, np.where(goes_on & ~is_less, values - before, 0))
-        grown[name] = np.where(values >= 0, rise, values)
+        rise = grown[name]
+        if (fell := steps.falls.get(name)) is not None:
+            rise[fell] = values[fell] if name in found.own else 0
+        rise[unknown] = np.minimum(values[unknown], 0)
+        rise[anew] = values[anew]
+    if steps.places and (len(anew) or is_unknown.any()):
+        begun = np.maximum.accumulate(np.where(again, np.arange(len(found)), -1))
+        has_begun = begun >= _firsts(steps.follows)
+        for name, place in steps.places.items():
+            rise, values = grown[name], found.counts[name]
+            rise[(place < 0) & is_unknown & ~has_begun & (values >= 0)] = 0
+            is_first = has_begun & (place < begun)
+            rise[is_first] = values[is_first]
     return grown
 
 
-def _older(found: Samples) -> NDArray[np.bool_]:
+def _rises(found: Samples, steps: _Steps) -> dict[str, NDArray[np.int64]]:
+    """Return the difference of each count to its last value in the series; the count without one, or where it is negative."""
+    bits = -steps.follows.astype(np.int64)
+    before, rises = np.zeros_like(bits), {}
+    for name, values in found.counts.items():
+        if (place := steps.places.get(name)) is None:
+            np.bitwise_and(values[:-1], bits[1:], out=before[1:])
+            rises[name] = values - before
+        else:
+            rises[name] = np.where((place >= 0) & (values >= 0), values - values[place], values)
+    return rises
+
+
+def _older(found: Samples, steps: _Steps) -> NDArray[np.bool_]:
     """Return which samples are older than one before them. Only series in which a snapshot is not later are looked at one by one."""
-    older, follows, before, last = np.zeros(len(found), bool), found.follows, _before(found.begin), _snapshots(found)
-    fell = np.zeros(len(found), bool)
-    for values in found.common.values():
-        counted, has = _last(values, follows)
-        fell |= has & (values >= 0) & (values < counted)
-    fell &= (found.begin >= 0) & (found.begin == before)
-    suspect = fell | follows & (last <= _before(last)) & (found.begin <= before)
-    at, of = np.flatnonzero(suspect), {**found.common, **found.parts}
-    if not len(at):
-        return older
-    begin = found.begin[at]
-    is_old = fell[at] | np.where(begin < 0, last[at] < last[at - 1], begin < before[at])
-    for values in of.values():
-        counted, has = _last(values, follows)
-        is_old |= has[at] & (values[at] >= 0) & (values[at] < counted[at])
-    for number in np.unique(found.series[at[is_old]]):
-        first, end = np.searchsorted(found.series, [number, number + 1])
-        counts = np.array([values[first:end] for values in of.values()], np.int64).reshape(len(of), end - first).T
-        older[first:end] = _older_of_one(found.begin[first:end].tolist(), last[first:end].tolist(), counts, len(found.common))
+    older, begin, last, of = np.zeros(len(found), bool), found.begin, _snapshots(found), {**found.common, **found.parts}
+    fell = steps.fell(found.common)
+    fell[1:] &= (begin[1:] >= 0) & (begin[1:] == begin[:-1])
+    at = np.flatnonzero(fell[1:] | steps.follows[1:] & (last[1:] <= last[:-1]) & (begin[1:] <= begin[:-1])) + 1
+    is_old = fell[at] | np.where(begin[at] < 0, last[at] < last[at - 1], begin[at] < begin[at - 1]) | steps.fell(of)[at]
+    if is_old.any():
+        _walk(found, np.unique(found.series[at[is_old]]), last, older)
     return older
 
 
 def _snapshots(found: Samples) -> NDArray[np.int64]:
     """Return i8[n]: the snapshots; one that is days after its poll is no time."""
-    return np.where(found.last > (found.time + _DAY) * BILLION, found.time * BILLION, found.last)
+    if found.last.max(initial=0) // BILLION < found.time.min(initial=MOST) + _DAY:
+        return found.last
+    is_late = found.last > (found.time + _DAY) * BILLION
+    return np.where(is_late, found.time * BILLION, found.last) if is_late.any() else found.last
 
 
-def _older_of_one(begin: list[int], last: list[int], counts: NDArray[np.int64], common: int) -> list[bool]:
-    """Return which samples of one series are older than one before them. counts: i8[n, counts], the first `common` of them common."""
-    older = [False]
-    began, newest, base = begin[0], last[0], counts[0]
-    for this, snapshot, values in zip(begin[1:], last[1:], counts[1:], strict=True):
-        is_present = values >= 0
+# The first samples of all series in one step, then the second ones, and so on: most series have few.
+def _walk(found: Samples, series: NDArray[np.int64], last: NDArray[np.int64], older: NDArray[np.bool_]) -> None:
+    """Set which samples of some series are older than one before them. last: _snapshots()."""
+    firsts = np.searchsorted(found.series, series)
+    lengths = np.searchsorted(found.series, series, side="right") - firsts
+    firsts, lengths = (values[np.argsort(-lengths)] for values in (firsts, lengths))
+    of, common = [*found.common.values(), *found.parts.values()], len(found.common)
+    began, newest, base = found.begin[firsts], last[firsts], np.array([values[firsts] for values in of]).reshape(-1, len(firsts))
+    for step in range(1, int(lengths[0])):
+        n = int(np.searchsorted(-lengths, -step))
+        at, began, newest, base = firsts[:n] + step, began[:n], newest[:n], base[:, :n]
+        this, snapshot, values = found.begin[at], last[at], np.array([values[at] for values in of]).reshape(-1, n)
+        is_present, is_same = values >= 0, (this == began) & (began >= 0)
         fell = is_present & (values < base)
-        needs_fall = this == began >= 0 or (this < 0 and snapshot == newest)
-        is_old = snapshot <= newest and this <= began and bool(fell.any() or not needs_fall)
-        is_old |= this == began >= 0 and bool(fell[:common].any())
-        older.append(is_old)
-        if not is_old:
-            base = values if this > began >= 0 else np.where(is_present, values, base)
-            began, newest = this, snapshot
-    return older
-
-
-def _among(values: NDArray[Any], kept: NDArray[np.bool_], others: NDArray[Any] | int = 0) -> NDArray[Any]:
-    """Return values of the samples that are kept, among others."""
-    found = np.zeros(len(kept), values.dtype)
-    found[:] = others
-    found[kept] = values
-    return found
+        needs_fall = is_same | (this < 0) & (snapshot == newest)
+        is_old = (snapshot <= newest) & (this <= began) & (fell.any(axis=0) | ~needs_fall) | is_same & fell[:common].any(axis=0)
+        older[at] = is_old
+        goes_on = is_old | ~is_present & ~((this > began) & (began >= 0))
+        base, began, newest = np.where(goes_on, base, values), np.where(is_old, began, this), np.where(is_old, newest, snapshot)

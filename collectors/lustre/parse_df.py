@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from tokiod.dropped import Dropped
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ _SUMMARY = re.compile(r"\n[^\n]*filesystem[ _]summary:[^\n]*")
 _ERROR = re.compile(r"(?:[!-9;-~]+-)?(?:OST|MDT)[0-9a-f]{4}(?:_UUID)?[ \t]*+:[ \t]++(\S[^\n]*?)[ \t\r]*", re.ASCII)
 _IS_SUMMARY = re.compile(r"filesystem[ _]summary:")
 _FLAGS = r"[ \t]*+[A-Za-z?()0-9]*+[ \t\r]*+"
+_PLAIN_HEADERS = {
+    ("UUID", "1K-blocks", "Used", "Available", "Use%", "Mounted on"),
+    ("UUID", "Inodes", "IUsed", "IFree", "IUse%", "Mounted on"),
+}
+_PLAIN_ROW = re.compile(
+    rf"^{_CELLS['UUID']}[ \t]++(\d{{1,17}}+[ \t]++\d{{1,17}}+[ \t]++\d{{1,17}}+[ \t]++\d{{1,3}}+)%[ \t]++{_CELLS['Mounted on']}{_FLAGS}$",
+    re.MULTILINE | re.ASCII,
+)
 _NOT_BLANK = re.compile(r"^[^\S\n]*+(\S[^\n]*)", re.MULTILINE)
 _ROUNDED = re.compile(r"(?<=[ \t])(\d{1,4}\.\d)([KkMGTPEZY])(?=\s)", re.ASCII)
 
@@ -80,8 +90,8 @@ class Figures(NamedTuple):
 
     size: float
     used: float
-    size_within: float
-    used_within: float
+    size_within: float = 0.0
+    used_within: float = 0.0
 
     def agree(self, other: Figures) -> bool:
         """Return whether both may be of one moment."""
@@ -89,6 +99,10 @@ class Figures(NamedTuple):
             abs(self.size - other.size) <= self.size_within + other.size_within
             and abs(self.used - other.used) <= self.used_within + other.used_within
         )
+
+
+Read = dict[str, tuple[float, float] | Figures]
+"""What was read of targets; of plain rows only the size and the use."""
 
 
 class _Unusable(Exception):  # noqa: N818 - it has the reason, and leaves no caller
@@ -122,13 +136,14 @@ class _Kind(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Where a row has its cells, by the header. blocks, inodes: None without the columns."""
+    """Where a row has its cells, by the header. blocks, inodes: None without the columns; is_plain: whether these are lfs df's own."""
 
     pattern: re.Pattern[str]
     name: int
     place: int
     blocks: _Kind | None
     inodes: _Kind | None
+    is_plain: bool
 
 
 def units(text: bytes) -> frozenset[int]:
@@ -141,6 +156,8 @@ def units(text: bytes) -> frozenset[int]:
 
 def _units(shown: str) -> frozenset[int]:
     found = set()
+    if "." not in shown:  # most outputs: the search takes longer than all else
+        return frozenset()
     for number, suffix in _ROUNDED.findall(shown):
         if suffix in "Kk":
             found.add(BINARY if suffix == "K" else DECIMAL)
@@ -170,16 +187,16 @@ class _Reader:
     def __init__(self, of_file: frozenset[int], unrecognised: str) -> None:
         self._of_file = of_file
         self._unrecognised = unrecognised
-        self._blocks: dict[str, Figures] = {}
-        self._inodes: dict[str, Figures] = {}
+        self._blocks: Read = {}
+        self._inodes: Read = {}
+        self._both = self._blocks, self._inodes
         self._dropped = Dropped()
         self._rounded, self._is_assumed = "", False
 
     def listing(self, headers: int) -> Listing:
         """Return the result."""
-        both = self._blocks, self._inodes
-        targets, inodes = ({name: one[:2] for name, one in some.items()} for some in both)
-        rounded = [one for some in both for one in some.values() if one.size_within] if self._rounded else []
+        targets, inodes = ({name: one[:2] for name, one in some.items()} for some in self._both)
+        rounded = [one for some in self._both for one in some.values() if Figures(*one).size_within] if self._rounded else []
         assumed = "read in powers of 1024, as -h prints them and not -H; " if self._is_assumed else ""
         self._dropped.add(ROUNDED, len(rounded), self._rounded, assumed + REMEDIES[ROUNDED])
         return Listing(targets, inodes, self._dropped, headers)
@@ -199,10 +216,14 @@ class _Reader:
 
     def block(self, header: str, lines: str) -> None:
         """Read the rows below a header."""
-        summary = _SUMMARY.search(lines)
+        # A search from the first line on takes as long as a tenth of all else.
+        at = lines.find("filesystem")
+        summary = _SUMMARY.search(lines, max(0, lines.rfind("\n", 0, at))) if at >= 0 else None
         rows, behind = (lines[: summary.start()], lines[summary.end() :]) if summary else (lines, "")
         columns = _columns(header)
-        if columns is None:
+        if columns and columns.is_plain and (plain := _plain(rows)) and plain.keys().isdisjoint(self._of(columns)):
+            self._of(columns).update(plain)
+        elif columns is None:
             self._drop(NO_COLUMNS, header, max(1, sum(1 for _ in self._others(rows))))
         else:
             found = columns.pattern.findall(rows)
@@ -213,6 +234,10 @@ class _Reader:
                 for line in self._others(columns.pattern.sub("", rows)):
                     self._drop(self._unrecognised, line)
         self.rows_without_header(behind)
+
+    def _of(self, columns: _Columns) -> Read:
+        """Return what was read of plain rows so far."""
+        return self._blocks if columns.blocks else self._inodes
 
     def _others(self, lines: str) -> Iterator[str]:
         """Count the targets that answered with an error; yield all other lines that are not blank."""
@@ -231,7 +256,7 @@ class _Reader:
         for row in rows:
             name, mounted = row[columns.name], row[columns.place]
             # A mount has one file system: a name that is the end of another's lost its beginning.
-            if not name.endswith(_suffix(mounted[mounted.rindex("[") :])) or name[:-13] in cut:
+            if not name.endswith(_suffix_at(mounted)) or name[:-13] in cut:
                 self._drop(CONTRADICTION, " ".join(row))
                 continue
             for kind, found in kinds:
@@ -243,19 +268,36 @@ class _Reader:
                 if read.size_within:
                     self._rounded = self._rounded or " ".join(row)
                     self._is_assumed = self._is_assumed or not units
-                known = found.setdefault(name[:-5], read)
-                if known is not read and known != read:
-                    self._add_again(found, name[:-5], read, row)
+                if (first := Figures(*found.setdefault(name[:-5], read))) != read:
+                    self._add_again(found, name[:-5], first, read, row)
 
-    def _add_again(self, found: dict[str, Figures], name: str, read: Figures, row: tuple[str, ...]) -> None:
+    def _add_again(self, found: Read, name: str, first: Figures, read: Figures, row: tuple[str, ...]) -> None:
         """Add the figures of a target that was listed before, or count them."""
-        if not found[name].agree(read):
+        if not first.agree(read):
             self._drop(REPEATED, " ".join(row))
-        elif read.size_within < found[name].size_within:
+        elif read.size_within < first.size_within:
             found[name] = read
 
     def _drop(self, reason: str, example: str, count: int = 1) -> None:
         self._dropped.add(reason, count, example, REMEDIES.get(reason, ""))
+
+
+# The rules are those of _figures(), for all rows at once.
+def _plain(rows: str) -> Read | None:
+    """Return the size and the use that rows show, if each is plain and of another target, and none contradicts itself; else None."""
+    found = _PLAIN_ROW.findall(rows)
+    if not found or rows.rstrip().count("\n") != len(found):
+        return None
+    names, figures, places = zip(*found, strict=True)
+    system = names[0][:-13]
+    targets = [name[:-5] for name in names]
+    if len(set(targets)) < len(targets) or list(map(system.__add__, map(_suffix_at, places))) != list(names):
+        return None
+    size, used, available, percent = np.fromstring(" ".join(figures), np.int64, sep=" ").reshape(-1, 4).T
+    whole, most = used + available, 100 * used + 100
+    is_right = ((percent - 1) * (whole - 2) <= most) & ((percent + 1) * (whole + 2) >= most - 200)
+    is_right &= (used <= size) & (size < LIMIT) & (available < LIMIT) & (percent <= 100)  # noqa: PLR2004 - percent
+    return dict(zip(targets, zip(size.tolist(), used.tolist(), strict=True), strict=True)) if is_right.all() else None
 
 
 def _figures(kind: _Kind, row: tuple[str, ...], unit: int) -> Figures:
@@ -315,7 +357,8 @@ def _columns(header: str) -> _Columns | None:
     # A name whose beginning was replaced by blanks is another name.
     beginning = "^" if at["UUID"] == 0 else r"^[ \t]*+"
     pattern = re.compile(beginning + r"[ \t]++".join(_CELLS[name] for name in names) + _FLAGS + "$", re.MULTILINE | re.ASCII)
-    return _Columns(pattern, at["UUID"], at["Mounted on"], blocks, inodes) if blocks or inodes else None
+    is_plain = tuple(names) in _PLAIN_HEADERS
+    return _Columns(pattern, at["UUID"], at["Mounted on"], blocks, inodes, is_plain) if blocks or inodes else None
 
 
 def _kind(at: Mapping[str, int], size: str, used: str, free: str, available: str, share: str) -> _Kind | None:  # noqa: PLR0913, PLR0917 - names
@@ -325,6 +368,7 @@ def _kind(at: Mapping[str, int], size: str, used: str, free: str, available: str
 
 
 @lru_cache(maxsize=1 << 16)
-def _suffix(place: str) -> str:
-    """Return the end of the name of the target at a place such as [OST:21]."""
+def _suffix_at(mounted: str) -> str:
+    """Return the end of the name of the target at a place such as /scratch[OST:21]."""
+    place = mounted[mounted.rindex("[") :]
     return f"-{place[1:4]}{int(place[5:-1]):04x}_UUID"

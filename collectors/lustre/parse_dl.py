@@ -57,15 +57,17 @@ class Devices:
 
 def parse(text: bytes) -> Devices:
     """Parse an output, also a truncated or damaged one, and between other lines."""
-    devices, known, clients = Devices(rest=text), 0, 0
+    devices, rest, end, clients = Devices(), [], 0, 0
     for found in _LINE.finditer(text):
-        known += 1
+        if (start := found.start()) > end:
+            rest.append(text[end:start])
+        end = found.end()
         if found["type"] in {b"osc", b"mdc"} and (target := _TARGET.fullmatch(found["device"])):
             clients += 1
             _add_device(found, target["target"].decode(), devices)
     _drop_cut(devices)
-    if known:
-        devices.rest = _LINE.sub(b"", text)
+    devices.rest = b"".join([*rest, text[end:]])
+    if end:
         _drop(devices, NO_TARGET, text.lstrip().partition(b"\n")[0], int(not clients))
     if b"index:" in devices.rest:
         listed = [found[0].partition(b"\n")[0] for found in _YAML.finditer(devices.rest) if found["device"]]
@@ -78,6 +80,9 @@ def parse(text: bytes) -> Devices:
 # it is one of its own.
 def _drop_cut(devices: Devices) -> None:
     """Count devices whose line lost the end of the network's number."""
+    ends = {nid.partition("@")[2] for nid in devices.served.values()}
+    if not any(one != other and one.startswith(other) for one in ends for other in ends):
+        return
     networks: dict[str, Counter[str]] = defaultdict(Counter)
     for target, nid in devices.served.items():
         networks[target[:-8]][nid.partition("@")[2]] += 1

@@ -25,13 +25,13 @@ from collectors.lustre_jobstats.parse import (
     MALFORMED,
     MAX_ID_BYTES,
     SAMPLES,
-    SAMPLES_OF,
     SUM,
     TOO_LONG,
     Counts,
     Operations,
     blocks,
     job_id,
+    line_count,
     parse,
     raw_id,
 )
@@ -58,12 +58,14 @@ _BEGINS = {b"", b"job_stats:", b"job_stats:\n- job_id:", b"job_stats:\r\n- job_i
 
 
 class _Last(NamedTuple):
-    """What a job's block was. block: its hash; start, snapshot: as in Counts; counts: samples and sums of its operations, as i8.
+    """What a job's block was.
 
+    block: its hash; lines: how many operations it has; start, snapshot: as in Counts; counts: samples and sums of its operations, as i8.
     time: epoch seconds of its last row; ended: 0, or ENDED_IDLE where a summary was returned.
     """
 
     block: int
+    lines: int
     snapshot: int
     start: int
     counts: bytes
@@ -139,16 +141,17 @@ class JobCounts:
         """
         lost = _Lost()
         found = blocks(text)
-        changed, keys = self._changed(text, found, lost)
-        for place in _cut(text, found):
+        changed, keys, lines = self._changed(text, found, lost)
+        for place in _cut(lines):
             if changed.pop(place, None) is not None:
                 lost.add(MALFORMED, _beginning(text, *found[place]))
         if (head := text[: found[0][0] if found else len(text)].strip()) not in _BEGINS:
             lost.add(MALFORMED, head[:EXAMPLE_BYTES])
         counts = parse(text, [found[place] for place in changed], self._operations, lost.counts)
         those = list(changed.values())
-        jobs, hashes = zip(*[those[row] for row in counts.places.tolist()], strict=True) if len(counts.places) else ((), ())
-        others = [*self._note(jobs, hashes, counts, time, lost), *self._removed(keys, time, lost)]
+        those = [those[row] for row in counts.places.tolist()]
+        jobs = [job for job, *_ in those]
+        others = [*self._note(those, counts, time, lost), *self._removed(keys, time, lost)]
         for row in others:
             self._others.setdefault(row.job, []).append(row)
         others += self._idle(keys, time)
@@ -170,37 +173,45 @@ class JobCounts:
         if last := self._last.get(job):
             yield _Row(job, time, last.ended, last)
 
-    def _changed(self, text: bytes, found: list[tuple[int, int]], lost: _Lost) -> tuple[dict[int, tuple[bytes, int]], set[bytes]]:
-        """Return the place of each changed block with its job id and hash, and the ids of all blocks."""
-        changed: dict[int, tuple[bytes, int]] = {}
+    def _changed(
+        self, text: bytes, found: list[tuple[int, int]], lost: _Lost
+    ) -> tuple[dict[int, tuple[bytes, int, int]], set[bytes], list[int]]:
+        """Return the place of each changed block with its job id, hash and lines, the ids of all blocks, and how many lines each has."""
+        changed: dict[int, tuple[bytes, int, int]] = {}
         keys: set[bytes] = set()
+        lines: list[int] = []
         whole = memoryview(text)
         for place, (start, end) in enumerate(found):
             raw = raw_id(text, start, end)
             if len(raw) > MAX_ID_BYTES:
                 lost.add(TOO_LONG, raw.strip()[:EXAMPLE_BYTES])
+                lines.append(line_count(text, start, end))
                 continue
             job = job_id(raw)
             if job in keys:
                 lost.add(TWICE, job or b'""')
+                lines.append(line_count(text, start, end))
                 continue
             keys.add(job)
             block_hash = hash(whole[start:end])
             last = self._last.get(job)
             if last is None or last.block != block_hash:
-                changed[place] = job, block_hash
-        return changed, keys
+                lines.append(line_count(text, start, end))
+                changed[place] = job, block_hash, lines[-1]
+            else:
+                lines.append(last.lines)
+        return changed, keys, lines
 
-    def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, lost: _Lost) -> Iterator[_Row]:
+    def _note(self, changed: Sequence[tuple[bytes, int, int]], counts: Counts, time: int, lost: _Lost) -> Iterator[_Row]:
         """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it.
 
         And where the counts began again: the window that had them may not be stored, and no later row covers them.
         """
         kept = counts.values[:, :, (SAMPLES, SUM)]
-        for row, (block, snapshot, start) in enumerate(zip(hashes, counts.snapshot.tolist(), counts.start.tolist(), strict=True)):
-            job = jobs[row]
+        times = counts.snapshot.tolist(), counts.start.tolist()
+        for (job, block, lines), snapshot, start, values in zip(changed, *times, kept, strict=True):
             before = self._last.get(job)
-            self._last[job] = _Last(block, snapshot, start, kept[row].tobytes(), time)
+            self._last[job] = _Last(block, lines, snapshot, start, values.tobytes(), time)
             if before is None or self._polled is None:
                 continue
             # What was done between the poll before and that is unknown.
@@ -263,8 +274,9 @@ def _beginning(text: bytes, start: int, end: int) -> bytes:
     return text[start : min(end, start + EXAMPLE_BYTES)].strip()
 
 
-def _cut(text: bytes, found: Sequence[tuple[int, int]]) -> list[int]:
+def _cut(lines: Sequence[int]) -> list[int]:
     """Return which blocks lost lines: Lustre prints every operation of every job of a target, and the next poll will see them whole."""
-    lines = [text.count(SAMPLES_OF, start, end) for start, end in found]
-    usual = max(Counter(lines).items(), key=lambda one: one[::-1])[0] if lines else 0
+    if len(set(lines)) <= 1:
+        return []
+    usual = max(Counter(lines).items(), key=lambda one: one[::-1])[0]
     return [place for place, count in enumerate(lines) if count < usual]

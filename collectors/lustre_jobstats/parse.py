@@ -52,7 +52,7 @@ TARGET_LINE = rb"(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_st
 _TARGET = re.compile(rb"^" + TARGET_LINE, re.MULTILINE)
 _PREFIXED = re.compile(rb"^([A-Za-z0-9._-]{1,255}): (?:obdfilter|mdt)\.[!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4}\.job_stats=\r?$", re.MULTILINE)
 TARGET_NAME = re.compile(r"(?<![\w-])[\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4}(?![\w-])", re.ASCII)
-SAMPLES_OF = b"{ samples:"
+_SAMPLES_OF = re.compile(rb"\{ samples:")
 _LAST_LINES = re.compile(rb"^  [a-z_]{1,32}: *+\{ *+samples:[^\n]*(?:\n(?!  )[^\n]{0,200})?\Z", re.MULTILINE)
 """The end of a block, and what is left of the line that names the next target. A job id has no room for that and a line of an operation."""
 _LINE_END = re.compile(rb"\}(?=[ \r]*+(?:\n|\Z))")
@@ -200,6 +200,11 @@ def shown(identity: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in identity)  # noqa: PLR2004 - ASCII
 
 
+def line_count(text: bytes, start: int, end: int) -> int:
+    """Return how many lines of operations a block has, also damaged ones. bytes.count() takes twice as long."""
+    return len(_SAMPLES_OF.findall(text, start, end))
+
+
 def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
     """Parse blocks of a target's text; count in dropped those that are malformed, and those with a count that can't be true."""
     examples: dict[str, bytes] = {}
@@ -211,11 +216,11 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
     for place, (start, end) in enumerate(found):
         head = _HEAD.search(text, start, end)
         fields = _OPERATION.findall(text, head.end(), end) if head else []
-        if not head or not fields or not _is_whole(text, head, end, fields):
+        names, _, units, *_ = zip(*fields, strict=True) if fields else ((),) * 3
+        if not head or not fields or not _is_whole(text, head, end, names):
             dropped[MALFORMED] += 1
             examples.setdefault(MALFORMED, text[start : min(end, start + EXAMPLE_BYTES)].strip())
             continue
-        names, _, units, *_ = zip(*fields, strict=True)
         columns += operations.columns(names, units)
         numbers += [int(number or 0) for _, samples, _, *others in fields for number in (samples, *others)]
         lines.append(len(fields))
@@ -237,16 +242,18 @@ def parse(text: bytes, found: Sequence[tuple[int, int]], operations: Operations,
         false = np.flatnonzero(~is_true).tolist()
         dropped[IMPLAUSIBLE] += len(false)
         examples[IMPLAUSIBLE] = _largest(text, *found[places[false[0]]])
-    snapshot, start_time = moments[is_true].T
-    return Counts(np.array(places, np.int64)[is_true], tuple(operations.names), values[is_true], snapshot, start_time, examples)
+        values, moments = values[is_true], moments[is_true]
+        places = np.array(places)[is_true].tolist()
+    snapshot, start_time = moments.T
+    return Counts(np.array(places, np.int64), tuple(operations.names), values, snapshot, start_time, examples)
 
 
-def _is_whole(text: bytes, head: re.Match[bytes], end: int, fields: Sequence[tuple[bytes, ...]]) -> bool:
+def _is_whole(text: bytes, head: re.Match[bytes], end: int, names: Sequence[bytes]) -> bool:
     """Return whether nothing was cut out of a block: a number that was cut is another number, and two blocks without a line are one."""
     if head[3] and (head[2] is None) != (head[4] is None):
         return False
-    lines = text.count(SAMPLES_OF, head.end(), end), len(_LINE_END.findall(text, head.end(), end)), len({name for name, *_ in fields})
-    return lines == (len(fields),) * len(lines)
+    start = head.end()
+    return line_count(text, start, end) == len(_LINE_END.findall(text, start, end)) == len(set(names)) == len(names)
 
 
 def _nanoseconds(seconds: bytes, fraction: bytes | None) -> int:

@@ -77,11 +77,19 @@ class _Replacing(ast.NodeTransformer):
         return found
 
 
-_ALL_BEGIN_AGAIN = Edit(
-    "tokiod/increases.py",
-    "_again",
-    "follows & (is_later | is_blind & (commonly | fell & ~stood | was_gone))",
-    "follows & (is_later | fell | is_blind & was_gone)",
+_ALL_BEGIN_AGAIN = (
+    Edit(
+        "tokiod/increases.py",
+        "_again",
+        "steps.follows[1:] & ((found.begin[1:] < 0) | (found.begin[1:] != found.begin[:-1]))",
+        "steps.follows[1:]",
+    ),
+    Edit(
+        "tokiod/increases.py",
+        "_again",
+        "is_later | is_blind & (commonly[at] | all_fell | _were_gone(found, steps, at))",
+        "is_later | has_fallen | is_blind & _were_gone(found, steps, at)",
+    ),
 )
 """A count that falls makes all counts begin again, though their begin is the same."""
 
@@ -90,7 +98,7 @@ EDITS = (
         "j1",
         "J1: one count of a job that falls, as where a disk is detached, makes all of its counts begin again",
         (
-            _ALL_BEGIN_AGAIN,
+            *_ALL_BEGIN_AGAIN,
             Edit(
                 "tokiod/agent/job_cgroup.py",
                 "_by_disk",
@@ -102,7 +110,11 @@ EDITS = (
     EditedFault(
         "j2",
         "J2: rows by a clock that was ahead are taken in the order of their polls, and what seems to fall counts again",
-        (_ALL_BEGIN_AGAIN, Edit("tokiod/increases.py", "refused", "_older(samples.where(~is_implausible))", "False")),
+        (
+            *_ALL_BEGIN_AGAIN,
+            Edit("tokiod/increases.py", "_refused", "_older(samples, steps)", "np.zeros(len(samples), bool)"),
+            Edit("tokiod/increases.py", "_refused", "_older(plausible, _steps(plausible))", "False"),
+        ),
     ),
     EditedFault(
         "j4",
@@ -117,7 +129,7 @@ EDITS = (
             Edit(
                 "tokiod/increases.py",
                 "_again",
-                "np.where(before >= 0, fell | (begin // BILLION > before // BILLION), begin > _before(found.last))",
+                "np.where(before >= 0, has_fallen | (begin // BILLION > before // BILLION), begin > found.last[at - 1])",
                 "True",
             ),
         ),
@@ -139,12 +151,8 @@ EDITS = (
             ),
             Edit("tokiod/agent/hierarchies.py", "hierarchies", "_identity(tree, one.root)", "one.root"),
             Edit("tokiod/agent/sensors/jobs.py", "Jobs._meet_job", "job in self._named", "False"),
-            Edit(
-                "tokiod/increases.py",
-                "_again",
-                "np.append(False, found.gone)[:-1] & (begin < 0) & ~(found.gone & ~changed) & bool(found.common)",
-                "np.append(False, found.gone)[:-1] & (begin < 0)",
-            ),
+            Edit("tokiod/increases.py", "_were_gone", "bool(found.common)", "True"),
+            Edit("tokiod/increases.py", "_were_gone", "~found.gone[at] | changed", "True"),
         ),
     ),
 )

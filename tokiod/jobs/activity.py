@@ -41,6 +41,8 @@ class Activity:
 
     def where(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Activity:
         """Return what was done up to some of the rows. kept: bool[n], or their places."""
+        if kept.dtype == bool and kept.all():
+            return self
         counts = {name: values[kept] for name, values in self.counts.items()}
         return Activity(self.since[kept], counts, self.is_known[kept], {reason: of[kept] for reason, of in self.odd.items()})
 
@@ -88,15 +90,18 @@ def _samples(rows: JobRows) -> Samples:
     own = {name: values for name, values in counts.items() if falls_alone(name)}
     parts = {name: values for name, values in counts.items() if is_of_parts(name) and name not in own}
     common = {name: values for name, values in counts.items() if not is_of_parts(name)}
-    series = rows.job * len(rows.targets) + rows.target
-    if common:
-        series = np.cumsum(~is_next(rows) | (begin != np.append(begin[:1], begin[:-1])))
+    series: NDArray[np.int64] = rows.job * len(rows.targets) + rows.target
+    if common and (is_next(rows)[1:] & (begin[1:] != begin[:-1])).any():
+        series = np.cumsum(~following(rows), dtype=np.int64)
     return Samples(series, time, begin, last, ended == ENDED_REMOVED, common, parts, own)
 
 
 def following(rows: JobRows) -> NDArray[np.bool_]:
     """Return bool[n]: whether the row before each is of the same job, target and life."""
-    return _samples(rows).follows
+    found, begin = is_next(rows), rows.columns["begin"]
+    if not all(map(is_of_parts, rows.counts)):
+        found[1:] &= begin[1:] == begin[:-1]
+    return found
 
 
 def places_before(rows: JobRows, follows: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:

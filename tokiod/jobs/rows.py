@@ -209,25 +209,24 @@ class _Polls:
         """Add the windows of a file that no file before it holds."""
         is_new = np.array([window not in self._known for window in index.windows], bool)
         self._known.update(index.windows)
-        of = np.flatnonzero(np.isin(index.targets, self._targets))
-        if is_new.any() and len(of):
-            self._add_rows(content, index, is_new)
-            starts, ends = (np.array([one[part] for one in index.windows], np.int64) for part in (1, 2))
-            until = np.where(is_new & (starts < self._start), np.minimum(ends, self._start), 0)
-            with _checked(content, "polled"):
-                polled = table_file.polled(content, index)[:, of]
-            found = np.where(polled, until[:, None], 0).max(axis=0)
-            np.maximum.at(self.until, np.searchsorted(self._targets, index.targets[of]), found)
-
-    def _add_rows(self, content: Any, index: Index, is_new: NDArray[np.bool_]) -> None:
+        if not is_new.any() or not np.isin(index.targets, self._targets).any():
+            return
         place = np.where(np.isin(index.targets, self._targets), np.searchsorted(self._targets, index.targets), -1)
-        whole = [slice(0, int(index.first[-1]))]
-        window, target, time = (_column(content, name, whole) for name in ("window", "target", "time"))
-        starts, ends = (np.array([one[part] for one in index.windows], np.int64)[window] for part in (1, 2))
+        window, target, time = (_column(content, name, [slice(0, int(index.first[-1]))]) for name in ("window", "target", "time"))
+        starts, ends = (np.array([one[part] for one in index.windows], np.int64) for part in (1, 2))
         # A row of the poll before may stand in a later window, which polled nothing before its own start.
-        until = np.where(time >= starts, np.minimum(ends, self._start), time)
+        until = np.where(time >= starts[window], np.minimum(ends[window], self._start), time)
         kept = (place[target] >= 0) & is_new[window] & (time < self._start)
         np.maximum.at(self.until, place[target][kept], until[kept])
+        with _checked(content, "polled"):
+            polled = table_file.polled(content, index) & (is_new & (starts < self._start))[:, None]
+        # Of the window in which the time is, rows say when their target was polled.
+        has_rows = np.zeros_like(polled)
+        has_rows[window, target] = True
+        polled &= (ends <= self._start)[:, None] | ~has_rows
+        of = np.flatnonzero(place >= 0)
+        found = np.where(polled[:, of], np.minimum(ends, self._start)[:, None], 0).max(axis=0)
+        np.maximum.at(self.until, place[of], found)
 
 
 def stored_windows(directory: Path) -> Iterator[Source]:
@@ -343,28 +342,26 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         job = stands[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
-    again = _of_one_time(job, target, columns)
-    if again is not None:  # of jobs and targets that are what they were
-        columns = {name: column[again] for name, column in columns.items()}
+    _sort_one_time(job, target, columns)
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job, target, fixed, ordered)
 
 
-def _of_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> NDArray[np.int64] | None:
-    """Return the order of sorted rows in which those of one time do not depend on their files; None without such rows."""
+def _sort_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> None:
+    """Sort those of sorted rows that are of one job, target and time, so that their order does not depend on their files."""
     time, is_tied = columns["time"], np.zeros(len(job) + 1, bool)
     is_tied[1:-1] = (job[1:] == job[:-1]) & (target[1:] == target[:-1]) & (time[1:] == time[:-1])
     if not is_tied.any():
-        return None
+        return
     at = np.flatnonzero(is_tied[:-1] | is_tied[1:])
     whole = np.zeros(len(at))
     for name, values in columns.items():
         if name not in FIXED and not is_state(name):
             whole += values[at]
-    order = np.arange(len(job))
-    order[at] = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
-    return order
+    then = at[np.lexsort((-whole, columns["last"][at], columns["begin"][at], time[at], target[at], job[at]))]
+    for values in columns.values():
+        values[at] = values[then]
 
 
 # Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.

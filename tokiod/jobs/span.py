@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.increases import BILLION, IMPLAUSIBLE, OLDER
+from tokiod.increases import BILLION, IMPLAUSIBLE, OLDER, place_before
 from tokiod.job_columns import UNKNOWN, absent, is_state
 from tokiod.jobs.activity import activity, by_lives, following, is_credible, is_next, places_before
 from tokiod.jobs.rows import Wanted, indexes, joined, of_ids, polled_until, read, table_files
@@ -216,19 +216,28 @@ def _since(rows: JobRows, start: int) -> NDArray[np.int64]:
 def _last_before(rows: JobRows, start: int) -> JobRows:
     """Leave out rows before a span, but for the last of each life that has rows in it, and that has each count; sort by_lives()."""
     rows = by_lives(rows)
-    rows = rows.where(is_credible(rows) | (rows.columns["time"] >= start))
-    time, follows = rows.columns["time"], following(rows)
-    firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
-    # From this place on, rows are kept before each of these.
-    since = firsts - 1
-    for name, place in places_before(rows, follows).items():
-        counts = rows.counts[name]
-        last = np.where(counts[since] >= 0, since, place[since])
-        since = np.where(last >= 0, np.minimum(since, last), since)
-    is_kept = np.zeros(len(rows) + 1, np.int64)
+    time = rows.columns["time"]
+    if not (is_before := time < start).any():
+        return rows
+    firsts = np.flatnonzero(~following(rows))
+    lengths = np.diff(np.append(firsts, len(rows)))
+    goes_on = np.repeat(time[firsts + lengths - 1] >= start, lengths)
+    # The rows before the span that may be kept, and the last one of each life among them.
+    at = np.flatnonzero(is_before & goes_on & is_credible(rows))
+    life = np.repeat(np.arange(len(firsts)), lengths)[at]
+    follows = np.append(False, life[1:] == life[:-1])[: len(at)]
+    since = ends = np.flatnonzero(~np.append(follows, False)[1:])
+    for name, counts in rows.counts.items():
+        if not is_state(name) and counts.min() < 0:
+            place = place_before(counts[at], follows)
+            last = np.where(counts[at[since]] >= 0, since, place[since])
+            since = np.where(last >= 0, np.minimum(since, last), since)
+    is_kept = np.zeros(len(at) + 1, np.int64)
     np.add.at(is_kept, since, 1)
-    np.add.at(is_kept, firsts, -1)
-    return rows.where((time >= start) | (np.cumsum(is_kept)[:-1] > 0))
+    np.add.at(is_kept, ends + 1, -1)
+    kept = ~is_before
+    kept[at[np.cumsum(is_kept)[:-1] > 0]] = True
+    return rows.where(kept)
 
 
 def _divided(found: list[Index], before: Iterable[Index], counts: Collection[str] | None) -> Iterator[Wanted]:

@@ -18,22 +18,26 @@ if TYPE_CHECKING:
 
 def sums_at(place: NDArray[np.int64], values: NDArray[Any], n: int) -> NDArray[Any]:
     """Return the sum of what is known at each of n places; UNKNOWN where nothing is, or the sum is above 2^62. place: i8[values]."""
-    known = values >= 0
     found: NDArray[Any] = np.zeros(n, values.dtype)
-    np.add.at(found, place[known], values[known])
-    found[np.bincount(place[known], minlength=n) == 0] = 0 if known.all() else UNKNOWN
-    if _may_overflow(values):
-        found[np.bincount(place[known], values[known], n) > MOST] = UNKNOWN
+    if not (known := values >= 0).all():
+        place, values = place[known], values[known]
+        found[np.bincount(place, minlength=n) == 0] = UNKNOWN
+    np.add.at(found, place, values)
+    if _may_overflow(values, len(values)):
+        found[np.bincount(place, values, n) > MOST] = UNKNOWN
     return found
 
 
 def sums_from(firsts: NDArray[np.int64], values: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[Any]:
     """Return the sum of what is known from each of `firsts` to before the next; UNKNOWN as in sums_at(). weights: of the values."""
-    known = values >= 0
-    weighted = np.where(known, values if weights is None else values * weights, 0)
+    weighted = values if weights is None else values * weights
+    if is_partly := bool(values.min(initial=0) < 0):
+        known = values >= 0
+        weighted = np.where(known, weighted, 0)
     found: NDArray[Any] = np.add.reduceat(weighted, firsts)
-    found[~np.logical_or.reduceat(known, firsts)] = UNKNOWN
-    if _may_overflow(weighted):
+    if is_partly:
+        found[~np.logical_or.reduceat(known, firsts)] = UNKNOWN
+    if _may_overflow(weighted, int(np.diff(firsts, append=len(values)).max(initial=0))):
         found[np.add.reduceat(weighted.astype(np.float64), firsts) > MOST] = UNKNOWN
     return found
 
@@ -44,8 +48,9 @@ def sum_of(values: NDArray[Any]) -> int | None:
     return int(found) if found >= 0 and (values >= 0).any() else None
 
 
-def _may_overflow(values: NDArray[Any]) -> bool:
-    return bool(len(values)) and int(values.max()) > MOST // len(values)
+def _may_overflow(values: NDArray[Any], n: int) -> bool:
+    """Return whether a sum of n values may be above 2^62."""
+    return bool(len(values)) and int(values.max()) > MOST // n
 
 
 def with_nan(values: NDArray[Any]) -> NDArray[Any]:
