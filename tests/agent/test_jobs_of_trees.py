@@ -522,3 +522,17 @@ def test_what_an_unseen_job_used_is_not_another_ones_where_inotify_has_no_watche
     node.sample(12)
     assert node.ends == [("slurm:5", 3.0, False)]
     assert node.drops["end of a job not sampled"] == 1
+
+
+@pytest.mark.parametrize(("settled", "asked"), [([True], 1), ([False, False, True], 3), ([False] * 20, 10)])
+def test_events_that_came_while_removed_jobs_were_divided_are_taken_before_the_next_sample(tmp_path, settled, asked):
+    sensor = Jobs(Tree(str(tmp_path)), ())
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
+    sensor.find()
+    sensor.heed(Readings(), 1.0)
+    answers = iter(settled)
+    sensor._settle = lambda *_: next(answers)
+    sensor.heed(Readings(), 2.0)
+    assert len(settled) - len(list(answers)) == asked
+    sensor.close()

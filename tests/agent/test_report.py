@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import captured_tree
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 
 from tokiod.agent.metric import counter
-from tokiod.agent.report import NodeReport, as_text, sample_once
+from tokiod.agent.report import DroppedReading, NodeReport, as_text, sample_once
 from tokiod.agent.sensors import SENSORS
 
 ROOT = Path(__file__).parents[2]
@@ -200,4 +201,7 @@ def test_a_node_without_anything_says_so(tmp_path):
     report = msgspec.convert(json.loads(once(sys.executable, "--json", "--root", str(tmp_path))), NodeReport)
     assert (report.values, report.jobs, report.dropped) == ([], [], [])
     assert [row.sensor for row in report.absent] == [sensor.name for sensor in SENSORS]
-    assert as_text(report).splitlines()[0].endswith(": 0 values, 0 jobs")
+    text = as_text(report)
+    assert (text.splitlines()[0].endswith(": 0 values, 0 jobs"), "dropped" in text) == (True, False)
+    with_dropped = as_text(replace(report, dropped=[DroppedReading("disk", "malformed", 3, "sda")]))
+    assert with_dropped == f"{text}\n\ndropped\n  disk: 3 malformed (sda)"

@@ -173,6 +173,23 @@ def test_the_state_has_the_changes_that_follow_and_the_time_of_the_last_one_befo
     follower.close()
 
 
+def test_the_state_is_written_a_second_after_a_change_and_seldom_without_one(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follower = follow(Rows())
+    written = []
+    follower.shown._write = lambda: written.append(1)
+    part = LogPart(archive.ledger.changes.state(), (), 0)
+    follower._reader = SimpleNamespace(read=lambda _: part)
+    asyncio.run(archive.clock.advance(2.0))
+    assert not asyncio.run(follower.step(Rows()))
+    assert written == []
+    change = Change(follower.cursor.seq + 1, SYSTEM, "one", Window(MIDNIGHT, MIDNIGHT + 60), "rows", archive.clock.time())
+    part = LogPart(archive.ledger.changes.state(), (change,), 1)
+    assert asyncio.run(follower.step(Rows()))
+    assert written == [1]
+    follower.close()
+
+
 def test_a_follower_that_was_closed_has_no_file_open(archive, follow, numbers):
     archive.store(MIDNIGHT + 3600, 10, 3, numbers)
     before = opened()

@@ -249,6 +249,11 @@ def test_days_after_their_retention_are_removed(site):
     assert site.place.exists()
     pass_time(site.clock, site.table)
     assert not site.place.exists()
+    # A backfill makes the day again, and is killed while it writes.
+    site.place.mkdir()
+    (site.place / ".60-120@jobs.jobs.tmp").touch()
+    site.run(2)
+    assert list(site.place.iterdir()) == []
 
 
 def test_a_clock_that_is_ahead_for_a_while_removes_neither_days_nor_users(site):
