@@ -11,7 +11,7 @@ import numpy as np
 
 from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
-from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
+from tokiod.jobs.table_file import FIXED, NotAJobTable, earliest, opened
 from tokiod.tts.layout import unreadable
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
@@ -275,10 +275,9 @@ def _retried(work: Callable[[], T]) -> T:
 
 def _opened(directory: Path, start: int, end: int) -> Iterator[tuple[Any, Index]]:
     for file in table_files(directory):
-        if file.may_have(start, end):
+        if file.may_have(start, end) and (file.start < end or earliest(file.path) < end):
             with opened(file.path) as (content, index):
-                if file.start < end or index.earliest < end:
-                    yield content, index
+                yield content, index
 
 
 def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_Part]:

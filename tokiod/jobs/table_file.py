@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import h5py
 import numpy as np
@@ -26,12 +26,14 @@ from tokiod.tts.layout import NotLive, open_for_reading, unreadable
 from tokiod.window_data import JOB_PARTS, SEPARATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.tts.live.files import Files
+
+T = TypeVar("T")
 
 FORM = "tokiod jobs 1"
 FIXED = ("time", "begin", "last", "ended")
@@ -51,10 +53,7 @@ class NotAJobTable(TokiodError, ValueError):  # noqa: N818 - a state, not a faul
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """What a file holds, without its columns. jobs, targets: S[...] sorted; first: i8[jobs + 1]; columns: names of all in rows/.
-
-    earliest: epoch seconds, no row is before it; 0 where the file does not say. write() finds it.
-    """
+    """What a file holds, without its columns. jobs, targets: S[...] sorted; first: i8[jobs + 1]; columns: names of all in rows/."""
 
     system: str
     windows: tuple[Source, ...]
@@ -62,7 +61,6 @@ class Index:
     targets: NDArray[np.bytes_]
     first: NDArray[np.int64]
     columns: tuple[str, ...]
-    earliest: int = 0
 
     def rows_of(self, job: bytes) -> slice:
         """Return the rows of the jobs whose name, before the first separator, is this one."""
@@ -78,18 +76,30 @@ class Index:
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, Index]]:
     """Open a file for reading. Raises OSError, NotAJobTable."""
+    with _opened(path, _index) as found:
+        yield found
+
+
+def earliest(path: Path) -> int:
+    """Return epoch seconds: no row of a file is before them; 0 where it does not say. Faster than opened(). Raises as that."""
+    with _opened(path, lambda file: int(file.attrs.get("earliest", 0))) as (_, found):
+        return found
+
+
+@contextmanager
+def _opened(path: Path, of: Callable[[Any], T]) -> Iterator[tuple[Any, T]]:
     try:
         opened_file = open_for_reading(path)
     except NotLive as error:
         raise NotAJobTable(str(error)) from error
     with opened_file as file:
         try:
-            index = _index(file)
+            found = of(file)
         except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:  # what h5py raises for another or a damaged file
             if isinstance(reason := unreadable(path, error), OSError):
                 raise reason from error
             raise NotAJobTable(f"{path} is not a file of the job table, or of a newer tokiod ({error}): move it away") from error
-        yield file, index
+        yield file, found
 
 
 def _index(file: Any) -> Index:
@@ -98,8 +108,7 @@ def _index(file: Any) -> Index:
     sources = [name.decode() for name in read(file, "windows/source").tolist()]
     spans = zip(sources, read(file, "windows/start").tolist(), read(file, "windows/end").tolist(), strict=True)
     jobs, targets = _keys(read(file, "names/job")), read(file, "names/target")
-    earliest = int(file.attrs.get("earliest", 0))
-    return Index(str(file.attrs["system"]), tuple(spans), jobs, targets, read(file, "first"), tuple(file["rows"]), earliest)
+    return Index(str(file.attrs["system"]), tuple(spans), jobs, targets, read(file, "first"), tuple(file["rows"]))
 
 
 def read(file: Any, name: str, rows: slice | None = None) -> NDArray[Any]:
