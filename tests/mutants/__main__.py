@@ -28,6 +28,7 @@ from tests.mutants.edits import Edit, edits
 PACKAGES = ("tokiod/jobs", "tokiod/agent", "collectors/nodes", "tokiod/forwarding", "tokiod/analysis")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 MAX_SURVIVORS = 0.1
+PROGRESS = 20
 TEST_SECONDS, RUN_SECONDS = 240, 1800
 """A test, or a run of all, that takes longer hangs: on a busy machine none takes half as long."""
 NAMED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
@@ -120,8 +121,13 @@ def run(chosen: list[Edit], directory: Path, jobs: int = 2, root: Path = ROOT) -
             print(f"{edit.path}:{edit.line}: {edit.change}", flush=True)
         return not is_noticed
 
+    survivors: list[Edit] = []
     with ThreadPoolExecutor(jobs) as pool:
-        return [edit for edit, is_survivor in zip(chosen, pool.map(survives, chosen), strict=True) if is_survivor]
+        for tried, (edit, is_survivor) in enumerate(zip(chosen, pool.map(survives, chosen), strict=True), 1):
+            survivors += [edit] * is_survivor
+            if tried % PROGRESS == 0:
+                print(f"{tried} of {len(chosen)} edits, {len(survivors)} survived", file=sys.stderr, flush=True)
+    return survivors
 
 
 def main() -> int:
