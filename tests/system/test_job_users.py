@@ -208,7 +208,10 @@ def test_no_command_and_no_user_of_a_load_is_anywhere(tmp_path, users):
     held = {**everything(directory), Path("page"): shown, Path("check"): checked.stdout + checked.stderr}
     held |= {Path(one): done.stdout + done.stderr for one, done in zip(SHOWN, printed, strict=True)}
     whole = {secret: re.compile(rb"(?<!\d)%s(?!\d)" % re.escape(secret)) for secret in secrets()}
-    found = {secret: [str(path) for path, content in held.items() if pattern.search(content)] for secret, pattern in whole.items()}
+    found = {
+        secret: [str(path) for path, content in held.items() if secret in content and pattern.search(content)]  # the first is faster
+        for secret, pattern in whole.items()
+    }
     found = {secret: paths for secret, paths in found.items() if paths}
     if users == "names":
         assert len(found) > len(UIDS)
