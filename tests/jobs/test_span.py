@@ -370,3 +370,13 @@ def test_a_row_of_a_poll_of_the_day_before_is_counted_there_though_it_stands_in_
             expected = {midnight - 700: 7, midnight - 400: 0, midnight: 2}.get(edges[0], 9)
             assert sums(series(days(made), *edges)).get((KEY, OST), {}).get("open.samples", 0) == expected, edges
             assert by_rows(span_rows(days(made), *edges)).get((KEY, OST), {}).get("open.samples", 0) == expected, edges
+
+
+def test_a_row_of_a_poll_shows_that_its_target_was_polled_though_it_stands_in_a_later_window(made):
+    made.store(polled(DAY + 5, OST, KEY, DAY, {"open.samples": 1}))
+    made.store(polled(DAY + 1190, OST, job_key("2"), DAY, {"open.samples": 1}), late={DAY + 1190})
+    for at in (None, DAY + 4 * 86400):
+        if at is not None:
+            made.merged(at)
+        for start, until in ((DAY + 1199, DAY + 1190), (DAY + 1190, DAY + 600)):
+            assert polled_until(made.root / "fs" / "2024-08-08", DAY, start, np.array([OST])).tolist() == [until], (at, start)

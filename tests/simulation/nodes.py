@@ -238,7 +238,8 @@ class Agent:
         for life in self._node.kernel.lives.values():
             parts, sums = self._sums.get(life, ({}, NO_COUNTS))
             grown = [
-                tuple(now - before for now, before in zip(counts, parts.get(disk, NO_COUNTS), strict=True))
+                # A disk that was detached and attached again between two samples has counted less.
+                tuple(max(now - before, 0) for now, before in zip(counts, parts.get(disk, NO_COUNTS), strict=True))
                 for disk, counts in life.disks.items()
             ]
             now: Counts = tuple(map(sum, zip(sums, *grown, strict=True)))  # type: ignore[assignment]

@@ -996,13 +996,16 @@ class Site:
             self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, ledger, self.directory / "undisturbed")
 
     def _is_all_noticed(self) -> str | bool:
-        """Return whether the writer has noticed each file that is missing: a scan of many files takes a while."""
+        """Return whether the writer has noticed each file that is missing and could be collected again: a scan of many takes a while."""
         try:
             with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
-                missing = ledger.known_files(self.config.archive.root).missing(lambda _system: float("-inf"))
+                missing = ledger.known_files(self.config.archive.root).missing(self._held_since)
         except (TokiodError, LedgerError) as error:  # the writer may be starting
             return f"the ledger can't be read: {error}"
         return ", ".join(str(one.path) for one in missing) or True
+
+    def _held_since(self, system: str) -> float:
+        return self.clock.time() - max(int(source.retention) for source in self.config.source if source.system == system)
 
     async def _verify(self) -> None:
         """Have `tokioctl verify` query some windows again, of live and of sealed days: nothing may differ. Raises Wrong."""

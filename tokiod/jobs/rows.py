@@ -186,7 +186,7 @@ def polled_until(directory: Path, low: int, start: int, targets: NDArray[np.byte
 
 
 def _polled_until(directory: Path, low: int, start: int, targets: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    files = [file for file in table_files(directory) if low < file.end and file.start < start]
+    files = [file for file in table_files(directory) if _has(file, low, start)]
     files.sort(key=lambda file: (not file.is_window, -file.end))
     polls = _Polls(start, targets)
     for place, file in enumerate(files):
@@ -275,9 +275,13 @@ def _retried(work: Callable[[], T]) -> T:
 
 def _opened(directory: Path, start: int, end: int) -> Iterator[tuple[Any, Index]]:
     for file in table_files(directory):
-        if file.may_have(start, end) and (file.start < end or earliest(file.path) < end):
+        if _has(file, start, end):
             with opened(file.path) as (content, index):
                 yield content, index
+
+
+def _has(file: TableFile, start: int, end: int) -> bool:
+    return file.may_have(start, end) and (file.start < end or earliest(file.path) < end)
 
 
 def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_Part]:
