@@ -282,7 +282,7 @@ class _Reader:
         self._dropped.add(reason, count, example, REMEDIES.get(reason, ""))
 
 
-# The rules are those of _figures(), for all rows at once.
+# The same rules as _figures(), for all rows at once.
 def _plain(rows: str) -> Read | None:
     """Return the size and the use that rows show, if each is plain and of another target, and none contradicts itself; else None."""
     found = _PLAIN_ROW.findall(rows)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n(?=(?:error: [^\n]*\n)*+" + TARGET_LINE + rb")", re.MULTILINE)
 _ANY_BEGIN = re.compile(rb"^BEGIN[ \t]+\d{1,11}\b", re.MULTILINE)
 CLOCK_SECONDS = 3600
-"""By so much a server's clock may be ahead of the one that wrote an output's time."""
+"""A server's clock may be ahead of the one that wrote an output's time by this."""
 _HEADLESS = re.compile(rb"^job_stats:(?=[ \t\r]*$)", re.MULTILINE)
 
 

@@ -235,7 +235,7 @@ def stored_windows(directory: Path) -> Iterator[Source]:
 
 
 def windows_of(files: Iterable[TableFile]) -> Iterator[Source]:
-    """Yield the windows that some files hold, in the same way."""
+    """Yield the windows that files hold, as stored_windows() does."""
     import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this
 
     for file in files:
@@ -352,7 +352,7 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
 
 
 def _sort_one_time(job: NDArray[np.int64], target: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> None:
-    """Sort those of sorted rows that are of one job, target and time, so that their order does not depend on their files."""
+    """Sort rows with the same job, target and time, so that their order does not depend on their files. The rows are sorted otherwise."""
     time, is_tied = columns["time"], np.zeros(len(job) + 1, bool)
     is_tied[1:-1] = (job[1:] == job[:-1]) & (target[1:] == target[:-1]) & (time[1:] == time[:-1])
     if not is_tied.any():

@@ -200,8 +200,8 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
 def _since(rows: JobRows, start: int) -> NDArray[np.int64]:
     """Return i8[n] epoch seconds: from when on rows before a span must be read, to know what was done up to each of its rows.
 
-    Of the first row of a life, or with some count, since the counts began, or for UNKNOWN_SECONDS. Of a row before the span since its last
-    operation: the poll of a clock that was ahead has an earlier one, and rows since then may show that it is an old one.
+    A life's first row, or its first with some count, needs rows since the counts began, or for UNKNOWN_SECONDS. A row before the span needs
+    rows since its last operation: a clock that was ahead gave an old poll a late time, and those rows show it.
     """
     follows, (time, begin, last) = following(rows), (rows.columns[name] for name in ("time", "begin", "last"))
     is_first = ~follows
