@@ -17,13 +17,12 @@ from collectors.collectd_es.parse import Decoder, Samples
 from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Brackets, Piece, as_list, joined, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
-from tokiod.toolkit.worker_pool import FilesInMemory
+from tokiod.toolkit.worker_pool import FilesInMemory, Workers
 from tokiod.toolkit.worker_pool import workers as processes
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import ProcessPoolExecutor
 
     from numpy.typing import NDArray
 
@@ -119,7 +118,7 @@ class Parsing:
         self._parser = _Parser(rules)
         self._processes = ExitStack()
         self._files = self._processes.enter_context(closing(FilesInMemory()))
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: Workers | None = None
         # In a thread: a Ctrl-C, which the main thread takes, must not find a process half started.
         self._starting = Thread(target=self._start)
 
@@ -162,20 +161,18 @@ class Parsing:
 
     def _start(self) -> None:
         with suppress(OSError):
-            pool = self._made()
-            for _ in range(self._workers):
-                pool.submit(os.getpid)
+            self._made()
 
     def _wait_for_start(self) -> None:
         if self._starting.ident is not None:
             self._starting.join()
 
-    def _started(self) -> ProcessPoolExecutor:
+    def _started(self) -> Workers:
         self._wait_for_start()
         return self._made()
 
     # They read the pieces of a plain file themselves, which is cheaper than sending them. They end with this process.
-    def _made(self) -> ProcessPoolExecutor:
+    def _made(self) -> Workers:
         if self._pool is None:
             self._pool = self._processes.enter_context(processes(self._workers, _begin, self._rules))
         return self._pool

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from tokiod.analysis.health import NoFullness, health, health_keys, needed
@@ -22,6 +19,7 @@ from tokiod.reader.archive import Archive
 from tokiod.reader.cells import use_one_thread
 from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
+from tokiod.toolkit.worker_pool import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,14 +118,11 @@ def _rows(summarizer: _Summarizer, tasks: list[list[Job]]) -> Iterator[Iterator[
     if len(tasks) <= 1:
         yield map(summarizer.rows, tasks)
         return
-    pool = ProcessPoolExecutor(PROCESSES, get_context("fork"), _begin_process, (summarizer,))
     try:
-        yield pool.map(_rows_in_process, tasks)
+        with workers(PROCESSES, _begin_process, summarizer, fork=True) as pool:
+            yield pool.map(_rows_in_process, tasks)
     except BrokenProcessPool:
         raise Failed("a process that reads the jobs was killed; is there enough memory?") from None
-    finally:
-        # Ctrl-C begins no further task.
-        pool.shutdown(cancel_futures=True)
 
 
 _of_process: list[_Summarizer] = []
@@ -135,8 +130,6 @@ _of_process: list[_Summarizer] = []
 
 
 def _begin_process(summarizer: _Summarizer) -> None:
-    # Ctrl-C reaches all processes; the first one ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     use_one_thread()
     _of_process.append(summarizer)
 
