@@ -185,6 +185,29 @@ def test_what_a_source_still_holds_stays_expected_while_the_clock_is_ahead(site,
     assert NOON - HOUR <= asyncio.run(scenario()) <= NOON + 2 * WINDOW - HOUR
 
 
+def test_a_first_start_by_a_clock_that_is_ahead_expects_what_the_source_still_holds(site):
+    """Seed 534000114: until the clock was right again, the watermark was of what the source would have held by then."""
+    clock = FakeClock(NOON)
+
+    def behave(window):
+        if window.end > NOON + clock.monotonic():
+            raise NotYet("in the future")
+        return one_cell(window)
+
+    async def scenario():
+        s = site(clock=clock, behave=behave)
+        clock.jump(HOUR - 900)
+        async with s.polled():
+            s.writer.stored.clear()
+            await s.advance(3 * WINDOW)
+            return s.ledger.since("lmt"), s.ledger.watermark("lmt"), len(s.writer.stored)
+
+    # The source keeps an hour; what is older than the clock believes is not collected.
+    since, watermark, stored = asyncio.run(scenario())
+    assert NOON - HOUR - WINDOW <= since == watermark <= NOON + 3 * WINDOW - HOUR
+    assert stored > 3
+
+
 def test_a_clock_that_is_behind_at_a_start_makes_nothing_expected_that_was_not(site):
     """A dead real-time clock: with a day of old data, all between it and the first start was called lost once the clock was right."""
 

@@ -225,8 +225,9 @@ class Poller:
             return
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, collected.batches)))
         self._status.dropped(collected)
-        if (samples_end := collected.samples_end) is not None:
-            self._schedule.note_samples(samples_end)
+        if (samples_end := collected.samples_end) is not None and not await self._has_noted(samples_end):
+            self._schedule.release(window)
+            return
         if self._has_ended_silence(collected):
             self._schedule.release_empty()
         premature = self._premature_seconds(window)
@@ -238,6 +239,13 @@ class Poller:
         self._answers.add(answer)
         answer.add_done_callback(partial(self._answered, window, query, _lacks(collected)))
         await asyncio.sleep(0)
+
+    # Until samples come, the clock is believed. Where the newest window has none it may be ahead, and the source holds more than it allows.
+    async def _has_noted(self, samples_end: int) -> bool:
+        """Note samples of a source; return whether it is registered again where that is due."""
+        is_first = self._schedule.note_samples(samples_end)
+        newest = self._schedule.reach(self._clock.time())[1] - self._config.window
+        return not (is_first and self._config.replayable and samples_end <= newest) or await self._has_loaded()
 
     def _answered(self, window: Window, query: int, trouble: str, answer: Answer) -> None:
         self._answers.discard(answer)

@@ -298,9 +298,11 @@ class Schedule:
             return None if self._samples_until is None else min(now, self._samples_until)
         return min(now, max(self._samples_until or 0, self._since))
 
-    def note_samples(self, until: int) -> None:
-        """Note that the source has returned samples up to a time, which has thus passed."""
+    def note_samples(self, until: int) -> bool:
+        """Note that the source has returned samples up to a time, which has thus passed; return whether they are the first."""
+        is_first = self._samples_until is None
         self._samples_until = max(self._samples_until or 0, until)
+        return is_first
 
     def premature_seconds(self, window: Window, now: float, tick: float) -> float:
         """Return how long it takes until a window has certainly passed, seconds; 0.0 for one that has, and before the first sample.
