@@ -72,8 +72,9 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
         stored.remove(start, end)
     ledger.store(_entries(source, stored, calendar), now)
     if source.replayable:
-        # The writer stores windows before the collectors come: without this the watermark would begin at whatever is stored.
-        ledger.register(source, since)
+        # The writer stores windows before the collectors come: without this the watermark would begin at whatever is stored. A clock may be
+        # ahead: the newest sample proves how late it is at least, as it does where collectors register a source.
+        ledger.register(source, source.reach(calendar, min(now, newest or now)))
     else:
         _record_lost(ledger, source, since, until, now)
 
