@@ -5,6 +5,7 @@ import contextlib
 import datetime as dt
 import errno
 import os
+import signal
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import job_rows
 import numpy as np
 import pytest
 from job_rows import DATE, DAY, collected, rows
+from structlog.testing import capture_logs
 from waiting import wait_for
 
 from tokiod.errors import Refusal
@@ -22,11 +24,12 @@ from tokiod.jobs import table_file
 from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
-from tokiod.jobs.table import MERGE_WINDOWS, JobTable
+from tokiod.jobs.table import CHECK_SECONDS, MERGE_WINDOWS, JobTable
 from tokiod.jobs.table_file import NotAJobTable, opened
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
+from tokiod.units import NEVER
 from tokiod.window import Calendar, Window
 from tokiod.window_data import JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
 
@@ -178,6 +181,8 @@ def test_files_of_a_watched_folder_that_hold_parts_of_one_window_do_not_replace_
     assert site.table.commit() == []
     assert [key.split(b"\x1f")[0] for key in all_rows(site.place).jobs.tolist()] == [b"1", b"2"]
     assert len(all_rows(site.place)) == 4
+    sources = [file.source for file in table_files(site.place)]
+    assert (len(set(sources)), [len(one) for one in sources]) == (3, [len("jobs.") + 16] * 3)
     site.clock.jump(2 * 86400)
     site.run()
     assert (len(table_files(site.place)), len(all_rows(site.place))) == (1, 4)
@@ -304,11 +309,12 @@ def test_what_fails_in_one_day_stops_no_other_and_is_tried_again_a_day_later(sit
     place = directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1))
     assert [file.is_window for where in (site.place, place) for file in table_files(where)] == [True, False]
     monkeypatch.setattr(jobs_table, "merge", merge)
-    site.run()
-    assert table_files(site.place)[0].is_window
-    asyncio.run(site.clock.advance(86400))
-    site.run()
-    assert [file.is_window for file in table_files(site.place)] == [False]
+    failed = site.table._failed[site.place]
+    for seconds, is_window in ((86400 - 0.5, True), (86400 + CHECK_SECONDS, False)):
+        asyncio.run(site.clock.advance(failed + seconds - site.clock.monotonic()))
+        site.table.run()
+        site.table.run()
+        assert [file.is_window for file in table_files(site.place)] == [is_window]
 
 
 def test_a_window_that_is_stored_again_during_a_merge_stays_where_its_inode_returns(site):
@@ -519,8 +525,13 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
     merging = site.table._merging
     while not list(site.place.glob(".*.tmp")):
         assert merging.process.poll() is None, "the merge ended before it was seen"
-    merging.process.kill()
-    merging.process.wait()
+    assert os.getpriority(os.PRIO_PROCESS, merging.process.pid) == 19
+    if ends == "merge":
+        merging.process.kill()
+        merging.process.wait()
+    else:
+        site.table.close()
+    assert merging.process.returncode == -signal.SIGKILL
     assert [table_files(site.place), as_cells(all_rows(site.place))] == [windows, before]
     if ends == "merge":
         site.table.run()
@@ -530,7 +541,6 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
         site.store(MERGE_WINDOWS)  # so that the next merge makes another file
         before = as_cells(all_rows(site.place))
     else:
-        site.table.close()
         table = JobTable(site.table.root, site.table.calendar, site.clock)
     table.run()
     assert not list(site.place.glob(".*.tmp")) or table.is_busy
@@ -541,11 +551,130 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
 
 
 def test_rows_of_another_table_and_batches_are_refused(site):
-    other = TableRows("jobs/other", ("time",), (np.array([DAY]),))
-    with pytest.raises(Refusal, match="expected rows of jobs/operations alone"):
-        site.table.apply(collected(0, other))
-    with pytest.raises(Refusal, match="without its columns"):
-        site.table.apply(collected(0, TableRows(JOB_TABLE, ("time",), (np.array([DAY]),))))
+    other, own = TableRows("jobs/other", ("time",), (np.array([DAY]),)), rows(DAY + 5, ("1",))
+    one = collected(0, own)
+    expected = "source jobs: expected rows of jobs/operations alone, got "
+    for refused, reason in (
+        (collected(0, other), f"{expected}jobs/other"),
+        (replace(one, tables=[own, other]), f"{expected}jobs/other"),
+        (replace(one, tables=[own, own]), f"{expected}batches"),
+        (replace(one, tables=[]), f"{expected}batches"),
+        (replace(one, batches=(object(),)), f"{expected}batches"),
+        (
+            collected(0, TableRows(JOB_TABLE, ("time",), (np.array([DAY]),))),
+            "source jobs: jobs/operations without its columns time, target, job, begin, last, ended",
+        ),
+    ):
+        with pytest.raises(Refusal) as raised:
+            site.table.apply(refused)
+        assert (str(raised.value), raised.value.when) == (reason, "never")
+
+
+def look(site, at):
+    """Let a table look at its files, and end what it begins."""
+    site.clock.jump(at - CHECK_SECONDS - site.clock.time())
+    asyncio.run(site.clock.advance(CHECK_SECONDS))
+    site.table.run()
+    site.table.run()
+
+
+def test_an_hour_of_windows_is_merged_once_none_of_them_comes_again_and_a_day_an_hour_after_its_end(site):
+    for number in range(MERGE_WINDOWS - 1):
+        site.store(number)
+    look(site, DAY + 86400 - 60)
+    assert len(table_files(site.place)) == MERGE_WINDOWS - 1 == 59
+    site.store(100)
+    for at, files in ((100 * 60 + 60 + 3999, 60), (100 * 60 + 60 + 4000, 1)):
+        look(site, DAY + at)
+        assert len(table_files(site.place)) == files
+    site.store(1439)
+    for at, files in ((86400 + 3599, 2), (86400 + 3600, 1)):
+        look(site, DAY + at)
+        assert len(table_files(site.place)) == files
+    written = table_files(site.place)[0].path.stat()
+    look(site, DAY + 86400 + 9999)
+    assert table_files(site.place)[0].path.stat() == written, "it was written again"
+
+
+def test_a_table_looks_each_half_minute_and_at_once_after_a_merge(site):
+    days = [directory_of(site.table.root, "fs", DATE + dt.timedelta(days=day)) for day in range(3)]
+    site.clock.jump(9 * 86400)
+    for place, number in zip(days, (0, 1440, 2880), strict=True):
+        site.store(number)
+        assert table_files(place)[0].is_window
+
+    def merged():
+        return [not file.is_window for place in days for file in table_files(place)]
+
+    for advance, is_busy, expected in (
+        (0, True, [True, False, False]), (0, True, [True, True, False]), (0, True, [True] * 3), (0, False, [True] * 3),
+    ):  # fmt: skip
+        asyncio.run(site.clock.advance(advance))
+        site.table.run()
+        assert [site.table.is_busy, sum(merged())] == [is_busy, sum(expected)]
+    site.store(2881)
+    for advance, is_busy in ((29.5, False), (0.5, True)):
+        asyncio.run(site.clock.advance(advance))
+        site.table.run()
+        assert site.table.is_busy == is_busy
+
+
+@pytest.mark.parametrize(("seconds", "is_over"), [(59, False), (60, True)])
+@pytest.mark.parametrize("kept", ["retention", "users_retention"])
+def test_days_and_users_are_kept_to_the_second(site, kept, seconds, is_over):
+    """Of a window that ends a minute after midnight, eight hours later."""
+    site.store(0)
+    site.table.configure(**{"retention": NEVER, "users_retention": NEVER} | {kept: 8 * 3600})
+    pass_time(site.clock, site.table, 7 * 3600)
+    asyncio.run(site.clock.advance(seconds))
+    with capture_logs() as logs:
+        site.table.run()
+        site.table.run()
+    assert (site.place.exists(), users_of(site.place)) == {
+        "retention": (not is_over, [] if is_over else ["1000"]), "users_retention": (True, [""] if is_over else ["1000"]),
+    }[kept]  # fmt: skip
+    assert [one["event"] for one in logs] == [{"retention": "jobs.removed", "users_retention": "jobs.merged"}[kept]] * is_over
+
+
+def test_a_window_that_cannot_be_put_in_place_is_reported_and_the_others_are_stored(site):
+    site.table.files = FaultyFiles(site.table.root)
+    for number in range(3):
+        site.table.apply(collected(number, rows(DAY + 60 * number + 5, ("1",), **{"open.samples": 1})))
+    site.table.files.fail("rename", 2, errno.ENOSPC)
+    (failed,) = site.table.commit()
+    path = site.place / f"{DAY + 60}-{DAY + 120}@jobs.jobs"
+    assert (failed.system, failed.window, failed.path) == ("fs", Window(DAY + 60, DAY + 120), str(path))
+    assert os.strerror(errno.ENOSPC) in failed.reason
+    assert [window[1] for window in stored_windows(site.place)] == [DAY, DAY + 120]
+    assert site.table.commit() == []
+
+
+@pytest.mark.parametrize("operation", ["create", "fsync"])
+def test_a_window_that_cannot_be_written_is_tried_again_and_leaves_nothing(site, operation):
+    site.table.files = FaultyFiles(site.table.root)
+    site.table.files.make_directory(site.place)
+    site.table.files.fail(operation, 1, errno.ENOSPC)
+    with pytest.raises(Refusal, match=rf"^fs: .*{os.strerror(errno.ENOSPC)}") as refused:
+        site.table.apply(collected(0, rows(DAY + 5, ("1",), **{"open.samples": 1})))
+    assert (refused.value.when, site.table.commit(), list(site.place.iterdir())) == ("retry", [], [])
+
+
+def test_a_table_that_is_closed_leaves_nothing_of_what_was_not_committed(site):
+    site.store(0)
+    site.table.apply(collected(1, rows(DAY + 65, ("1",), **{"open.samples": 1})))
+    assert len(list(site.place.iterdir())) == 2
+    site.table.close()
+    assert [path.name for path in site.place.iterdir()] == [f"{DAY}-{DAY + 60}@jobs.jobs"]
+
+
+def test_a_root_that_is_no_directory_is_reported_once_and_a_missing_one_never(site):
+    with capture_logs() as logs:
+        look(site, DAY + 3600)
+        assert logs == []
+        site.table.root.touch()
+        for later in (60, 120):
+            look(site, DAY + 3600 + later)
+    assert [(one["event"], one["path"]) for one in logs] == [("jobs.not_merged", str(site.table.root))]
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
