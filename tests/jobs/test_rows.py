@@ -1,14 +1,19 @@
 """Rows of the job table that are read for jobs, keys and counts are those of a reading of all, whatever the files and slices are."""
 
 import datetime as dt
+import random
 
 import numpy as np
 import pytest
-from job_days import DAY, JobDays, random_day
+from job_days import DAY, JobDays, polled, random_day
+from structlog.testing import capture_logs
 
 from tokiod.jobs import rows as rows_module
-from tokiod.jobs.rows import TableFile, Wanted, directory_of, read, table_files
+from tokiod.jobs import table_file
+from tokiod.jobs.rows import TableFile, Wanted, directory_of, polled_until, read, stored_windows, table_files
 from tokiod.jobs.span import Days
+from tokiod.jobs.table_file import NotAJobTable
+from tokiod.window_data import JOB_LOOKBACK_SECONDS, job_key
 
 
 @pytest.fixture
@@ -76,6 +81,91 @@ def test_files_are_known_by_their_names_windows_first(tmp_path):
     assert found[2] == TableFile(tmp_path / "60-120@a.jobs", 60, 120, "a")
     assert (found[2].is_window, found[2].window, found[-1].is_window, found[-1].source) == (True, ("a", 60, 120), False, "")
     assert table_files(tmp_path / "none") == []
+    lookback = JOB_LOOKBACK_SECONDS
+    file, spans = (
+        TableFile(tmp_path, 10_000, 10_060, "a"),
+        [(0, 10_000 - lookback), (0, 10_001 - lookback), (10_059, 20_000), (10_060, 20_000)],
+    )
+    assert [file.may_have(*span) for span in spans] == [False, True, True, False]
+
+
+def test_a_file_of_several_windows_that_stands_alone_has_the_span_of_all(made, tmp_path):
+    made.merged(DAY + 3 * 86400)
+    ((merged,),) = map(table_files, (made.root / made.system).iterdir())
+    alone = merged.path.rename(tmp_path / "alone")
+    assert table_files(alone) == [TableFile(alone, DAY + 3600, DAY + 7200, "")]
+    assert len(read([alone], DAY, DAY + 86400)) == len(made.rows)
+
+
+def test_a_reader_tries_again_while_files_vanish_that_it_listed(made, monkeypatch):
+    """A merge removes them, and the file that has their rows is there already."""
+    (directory,) = (made.root / made.system).iterdir()
+    calls, opened = [], rows_module.opened
+
+    def vanished(path):
+        calls.append(path)
+        if len(calls) < most:
+            raise FileNotFoundError(path)
+        return opened(path)
+
+    monkeypatch.setattr(rows_module, "opened", vanished)
+    most = 300
+    assert len(read([directory], DAY, DAY + 86400)) == len(made.rows)
+    calls.clear()
+    most = 301
+    with pytest.raises(FileNotFoundError):
+        read([directory], DAY, DAY + 86400)
+    assert len(calls) == 300
+
+
+def test_the_windows_of_a_file_that_is_damaged_are_unknown_and_it_is_logged(made):
+    (directory,) = (made.root / made.system).iterdir()
+    first, *others = table_files(directory)
+    first.path.write_bytes(b"x" * 5000)
+    with capture_logs() as logs:
+        assert sorted(stored_windows(directory)) == [file.window for file in others]
+    assert [(one["event"], one["log_level"], one["path"]) for one in logs] == [("jobs.file_skipped", "warning", str(first.path))]
+
+
+@pytest.mark.parametrize("name", ["windows/source", "rows/time", "rows/window", "windows/polled"])
+@pytest.mark.parametrize(("said", "error"), [("errno = 5, error message = '?'", OSError), ("a wrong checksum", NotAJobTable)])
+def test_a_column_that_cannot_be_read_is_an_error_of_the_system_or_a_damaged_file(made, monkeypatch, name, said, error):
+    (directory,) = (made.root / made.system).iterdir()
+    targets = np.array([b"fs-OST0000"])
+    made.store(polled(DAY + 10_000, targets[0], made.rows[0]["job"], DAY, {"open.samples": 1}), answered=(targets[0],))
+    whole = table_file.read
+
+    def failing(file, asked, rows=None):
+        if asked == name:
+            raise OSError(f"Can't read data (file read failed: {said})")
+        return whole(file, asked, rows)
+
+    monkeypatch.setattr(table_file, "read", failing)
+    with pytest.raises(error) as raised:
+        polled_until(directory, DAY, DAY + 10_300, targets)
+    assert type(raised.value) is error
+    assert str(directory) in str(raised.value)
+
+
+def test_rows_of_one_time_are_sorted_by_begin_and_snapshot_and_the_largest_counts_come_first(tmp_path):
+    """Whatever the files are in which they stand."""
+    order = [(5, 7, 3, 0), (5, 8, 9, 0), (5, 8, 4, 4), (5, 8, 2, 1), (6, 1, 1, 1)]
+    key, other = job_key("1"), job_key("2")
+    given = [
+        {**polled(DAY + 65, b"t", key, DAY, {"open.samples": a, "close.samples": b}), "begin": begin, "last": last}
+        for begin, last, a, b in order
+    ]
+    given += [polled(DAY + 66, b"t", key, DAY, {"open.samples": 1}), polled(DAY + 65, b"t", other, DAY, {"open.samples": 2})]
+    for seed in range(4):
+        made = JobDays(tmp_path / str(seed))
+        draw = random.Random(seed)
+        for number, row in enumerate(draw.sample(given, len(given))):
+            made.store(row, source=str(number))
+        found = read(Days((made.root,), made.system).of(DAY, DAY + 60), DAY, DAY + 86400)
+        columns = ("begin", "last"), ("open.samples", "close.samples")
+        values = [found.columns[name].tolist() for name in columns[0]] + [found.counts[name].tolist() for name in columns[1]]
+        assert [*zip(*values, strict=True)][:5] == order
+        assert found.columns["time"].tolist() == [DAY + 65] * 5 + [DAY + 66, DAY + 65]
 
 
 def test_days_are_directories_with_a_date_of_the_first_table_that_has_them(tmp_path):
