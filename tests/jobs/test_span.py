@@ -11,6 +11,7 @@ from job_days import DAY, JobDays, as_rows, polled, random_day
 
 from tokiod.analysis.export_jobs import JobExport
 from tokiod.analysis.top import top
+from tokiod.job_columns import UNKNOWN
 from tokiod.jobs import span as spans
 from tokiod.jobs.rows import Wanted, joined, polled_until, read
 from tokiod.jobs.span import Days, count_names, pieces, row_count, series, span_rows
@@ -185,6 +186,30 @@ def test_rows_of_some_keys_are_those_of_all_whether_their_slices_are_few_or_many
             assert np.array_equal(values, wanted.columns[name])
     assert row_count(days(made), DAY, DAY + 7200) == len(whole)
     assert len(joined([whole])) == len(whole)
+
+
+def test_pairs_of_several_days_have_their_first_and_last_times_their_sums_and_their_largest_states(made):
+    midnight, other = DAY + 86400, job_key("4712", "1000")
+    made.store(
+        polled(midnight - 55, b"nid2", KEY, midnight - 100, {"cpu.sum": 5, "mem_bytes.max": 9}),
+        polled(midnight - 55, b"nid3", KEY, midnight - 99, {"cpu.sum": 7, "mem_bytes.max": 1}),
+        polled(midnight + 5, b"nid2", KEY, midnight - 100, {"cpu.sum": 8, "mem_bytes.max": 4, "page_faults.samples": 3}),
+        polled(midnight + 65, b"nid1", other, midnight + 10, {"cpu.sum": 2, "mem_bytes.max": 6, "page_faults.samples": 4}),
+    )
+    found = series(days(made), DAY, DAY + 2 * 86400)
+    pairs = zip(
+        found.jobs[found.job].tolist(), found.targets[found.target].tolist(), found.since.tolist(), found.until.tolist(), strict=True
+    )
+    assert list(pairs) == [
+        (KEY, b"nid2", midnight - 100, midnight + 5),
+        (KEY, b"nid3", midnight - 99, midnight - 55),
+        (other, b"nid1", midnight + 10, midnight + 65),
+    ]
+    assert {name: values.tolist() for name, values in found.counts.items()} == {
+        "cpu.sum": [8, 7, 2], "mem_bytes.max": [9, 1, 6], "page_faults.samples": [3, UNKNOWN, 4],
+    }  # fmt: skip
+    some = found.where(np.array([True, False, True]))
+    assert (some.since.tolist(), some.counts["cpu.sum"].tolist(), len(some)) == ([midnight - 100, midnight + 10], [8, 2], 2)
 
 
 def test_a_row_is_of_the_span_of_its_poll(made):
