@@ -3,8 +3,10 @@
 import asyncio
 import os
 import signal
+import stat
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -42,7 +44,7 @@ class Notices(list):
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *_: self.append(name)
+        return lambda *said: self.append(" ".join((name, *said)))
 
 
 class Sink:
@@ -128,8 +130,9 @@ def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, 
     assert clock.slept[2] == FATAL_RETRY_SECONDS
     assert all(0 <= seconds <= limit for seconds, limit in zip(clock.slept, (1, 2, 600, 8, 1), strict=True))
     assert [sink.is_closed for sink in Sink.made] == [True] * 6
-    assert [name for name in notices if name != "alive"] == ["ready", "stopping"]
-    assert "alive" in notices
+    assert [one for one in notices if not one.startswith("alive")] == ["ready", "stopping"]
+    assert notices[0] == "ready"
+    assert "alive waiting, 0 changes and 0 s of the archive to send" in notices
     found = state(tmp_path)
     assert (found.state, found.reason, found.last_error, found.records) == ("stopped", "", reasons[-1], Sink.made[-1].sent)
 
@@ -172,7 +175,7 @@ def test_a_reload_makes_a_new_sink_of_the_new_section_and_one_with_errors_change
     log, clock, notices = play({"send": refused}, {"open": stop}, load=load)
     assert [one["faults"] for one in log if one["event"] == "config.refused"] == [["a fault"]]
     assert [sink.section.topic for sink in Sink.made] == ["t", "u"]
-    assert [name for name in notices if name != "alive"] == ["ready", "reloading", "ready", "reloading", "ready", "stopping"]
+    assert [one for one in notices if not one.startswith("alive")] == ["ready", "reloading", "ready", "reloading", "ready", "stopping"]
     assert clock.slept == []
 
 
@@ -214,7 +217,25 @@ def test_an_idle_process_looks_at_the_log_each_half_second(play, monkeypatch):
     play({"send": lambda: None})
     # The first start puts all into the backlog, the second step sends it, and the third finds nothing.
     pauses = [after - before for before, after in pairwise(looks[2:])]
-    assert min(pauses) >= POLL_SECONDS * 0.9
+    assert min(pauses) >= POLL_SECONDS * 0.9 == 0.45
+
+
+def test_the_service_manager_knows_the_times_and_the_exit_code_of_a_sink():
+    unit = (Path(__file__).parents[2] / "systemd/tokiod-sink@.service").read_text()
+    said = {name: value for name, _, value in (line.partition("=") for line in unit.splitlines()) if value}
+    assert said["RestartPreventExitStatus"] == said["SuccessExitStatus"] == str(REMOVED_EXIT_CODE)
+    assert process.BEAT_SECONDS == 2.0 < int(said["WatchdogSec"]) / 3
+    assert process.CLOSE_SECONDS == 5.0 < int(said["TimeoutStopSec"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_sink_ends_at_either_signal_and_leaves_no_temporary_file(play, tmp_path, number):
+    (tmp_path / "sinks/k").mkdir(parents=True)
+    (tmp_path / "sinks/k/.cursor.json.tmp").write_text("half")
+    log, *_ = play({"send": lambda: os.kill(os.getpid(), number)})
+    assert events(log)[-1] == ("sink.stopped", "info")
+    assert sorted(path.name for path in (tmp_path / "sinks/k").iterdir()) == ["cursor.json", "datasets.json", "lock", "state.json"]
+    assert stat.S_IMODE((tmp_path / "sinks/k/lock").stat().st_mode) == 0o600
 
 
 def test_a_directory_is_of_one_process_and_of_a_sink_that_is_configured(play, tmp_path):
