@@ -244,6 +244,14 @@ def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(sit
     site.run(2)
     pass_time(site.clock, site.table)
     assert (len(table_files(site.place)), users_of(site.place)) == (1, [""])
+    # A clock that went back for a while, so that a window came with its users.
+    site.clock.jump(-2 * 86400)
+    site.store(2, jobs=("8",))
+    site.run(2)
+    assert (len(table_files(site.place)), users_of(site.place)) == (1, ["", "1000"])
+    site.clock.jump(2 * 86400)
+    pass_time(site.clock, site.table)
+    assert users_of(site.place) == [""]
 
 
 def test_days_after_their_retention_are_removed(site):
@@ -819,6 +827,8 @@ def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site,
     with pytest.raises(Refusal, match=r"was polled after \[.*\), which is stored: the clock went back") as refused:
         polled(7, DAY + 100 * 60)
     assert (refused.value.when, len(all_rows(site.place))) == ("never", 8)
+    with pytest.raises(Refusal, match="the clock went back"):
+        polled(99, DAY + 100 * 60)
     polled(7, DAY + 100 * 60 - 1)
     polled(8, DAY + 100 * 60, source="other")
     polled(100, DAY + 101 * 60 - 1)

@@ -336,8 +336,6 @@ class JobTable:
             self.files.unlink(file.path)
         directory.rmdir()
         self._swept.discard(directory)
-        self._anonymous.discard(directory)
-        self._failed.pop(directory, None)
         log.info("jobs.removed", path=str(directory), reason="its retention is over")
 
 
