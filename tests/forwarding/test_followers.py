@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,13 +20,14 @@ from tokiod.batch import Batch
 from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
-from tokiod.forwarding import file_rows, rewind
+from tokiod.forwarding import file_rows, rewind, row_follower
 from tokiod.forwarding.change_reader import LogPart
-from tokiod.forwarding.cursor import CursorFile
+from tokiod.forwarding.cursor import Cursor, CursorFile, StoredDay
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
 from tokiod.ledger.changes import Change, LogState
+from tokiod.ranges import Ranges
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 from tokiod.tts.schema import group_of
@@ -63,6 +65,11 @@ class Days:
 
     async def store(self, day):
         self.stored[day.date] = {name: list(day.blocks(name, 500)) for name in day.datasets}
+        for blocks in self.stored[day.date].values():
+            assert Window(blocks[0].start, blocks[-1].end) == day.window
+            assert [block.rows for block in blocks[:-1]] == [500] * (len(blocks) - 1)
+            assert 0 < blocks[-1].rows <= 500
+            assert {(block.system, block.revision, block.epoch) for block in blocks} == {(day.system, day.revision, day.epoch)}
         return Acknowledged(len(day.datasets))
 
     async def reopened(self, system, date, revision):
@@ -265,6 +272,56 @@ def test_a_slow_receiver_gets_pieces_that_it_takes_in_the_time_limit(archive, fo
     sizes = [sum(block.values.size for block in blocks) for blocks in quick.sent]
     assert sizes == sorted(sizes[:-1]) + sizes[-1:]
     assert max(sizes) > 3 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "before", "after"),
+    [(0, 1, 1), (0, 5, 2), (14.9, 8, 4), (15, 8, 8), (59, 8, 8), (None, 1, 2), (None, 64, 128), (None, 128, 128)],
+)
+def test_a_piece_that_is_late_is_halved_and_one_within_a_quarter_of_the_time_limit_doubled(follow, monkeypatch, seconds, before, after):
+    """Of a minute. None: it was not acknowledged."""
+    follower = follow(Rows(), divisor=before)
+    times = iter([100, 100 + (seconds or 0)])
+    monkeypatch.setattr(
+        row_follower,
+        "asyncio",
+        SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: next(times)), to_thread=asyncio.to_thread),
+    )
+
+    async def answer():
+        if seconds is None:
+            raise TimeoutError
+        return Acknowledged(1)
+
+    with pytest.raises(TimeoutError, match="no acknowledgement within 60 s") if seconds is None else nullcontext():
+        asyncio.run(follower._in_time(answer()))
+    assert follower.rows.divisor == after
+
+
+@pytest.mark.parametrize(("clock", "data_end"), [(0, -60), (0, None), (-DAY, 0)])
+def test_a_start_from_the_files_has_all_days_with_one_until_an_hour_after_the_newest_row_or_the_clock(
+    archive, follow, numbers, clock, data_end
+):
+    now = MIDNIGHT + 3 * DAY
+    for n in (0, 2, 3):
+        archive.store(MIDNIGHT + n * DAY - 7200, 10, 3, numbers)
+    follower = follow(Rows(), config=lambda **keys: SinkConfig(systems=("other",), **keys))
+    archive.clock.jump(clock)
+    first, *_, last = days = [archive.zone.day(MIDNIGHT + n * DAY - 7200) for n in (0, 2, 3)]
+    part = LogPart(LogState(1, 9, 0), (), 0, {} if data_end is None else {SYSTEM: now + data_end})
+
+    def backlog(since):
+        found = asyncio.run(follower.from_files(part, Cursor(1, 9), (SYSTEM,), since))
+        assert {(name, one.revision) for name, one in found.backlog.items()} <= {(SYSTEM, 9)}
+        return [span for one in found.backlog.values() for span in one.spans]
+
+    ends = [min(day.end, now + 3600) for day in days]
+    assert backlog(0) == [*Ranges(zip((day.start for day in days), ends, strict=True))]
+    assert backlog(first.end) == backlog(0)[1:]
+    assert backlog(first.end - 1)[0] == (first.end - 1, first.end)
+    assert backlog(ends[-1] - 1) == [(ends[-1] - 1, ends[-1])]
+    assert backlog(ends[-1]) == []
+    assert last.start < now
 
 
 def test_pieces_fit_into_memory_and_lie_on_the_grid_of_the_sinks_windows(archive, follow, numbers):
@@ -632,10 +689,15 @@ def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_aga
         assert (blocks[0].start, sum(block.rows * block.step for block in blocks)) == (day.start, day.end - day.start)
     assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
     follow(sink, DayFollower)
+    archive.ledger.changes.note(SYSTEM, [(day.start, day.end)], "rows", archive.clock.time())  # and the file stays as it is
+    follow(sink, DayFollower)
     assert (sink.stored, sink.changing) == ({}, [])
+    revision = archive.ledger.changes.state().head + 1
     archive.store(MIDNIGHT + 9 * 3600, 10, 3, numbers)
     follow(sink, DayFollower)
-    assert (sink.stored, [one[:2] for one in sink.changing]) == ({}, [(SYSTEM, date)])
+    assert (sink.stored, sink.changing[0]) == ({}, (SYSTEM, date, revision))
+    assert follow(sink, DayFollower).cursor.days[SYSTEM][str(date)] == StoredDay(revision)
+    assert len(sink.changing) == 1
     archive.seal(MIDNIGHT + 8 * 3600)
     follow(sink, DayFollower)
     assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
@@ -714,6 +776,59 @@ def test_a_day_that_can_not_be_stored_now_comes_after_the_other_days(archive, fo
     sink = Days()
     follow(sink, DayFollower)
     assert list(sink.stored) == [first]
+
+
+@pytest.mark.parametrize("make", [RowFollower, DayFollower])
+def test_without_a_log_there_is_nothing_to_send(archive, follow, numbers, make, tmp_path):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    follower = follow(Rows() if make is RowFollower else Days(), make)
+    (tmp_path / "tts/.tokiod-readers/ledger.sqlite3").unlink()
+    assert asyncio.run(follower.step(Rows())) is False
+    follower.close()
+
+
+@pytest.mark.parametrize(("error", "expected"), [(FileNotFoundError, ()), (OSError, Transient)])
+def test_a_file_that_vanishes_is_none_and_one_that_cannot_be_looked_at_is_tried_again(archive, follow, error, expected):
+    day = archive.zone.day(MIDNIGHT + 8 * 3600)
+    follower = follow(Days(), DayFollower)
+
+    def stat():
+        raise error(errno.EIO, "a bad sector")
+
+    follower.rows.path = lambda *_: SimpleNamespace(stat=stat)
+    if expected == ():
+        assert follower._identity(SYSTEM, day) == ()
+        return
+    with pytest.raises(Transient, match="can't be read: a bad sector"):
+        follower._identity(SYSTEM, day)
+
+
+def test_days_that_changed_are_looked_at_at_once_and_all_files_each_hour(archive, follow, numbers):
+    """A sealing whose change the log lacks is stored then."""
+    first, second = (archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600) for n in range(2))
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    sink = Days()
+    follower = follow(sink, DayFollower)
+
+    def steps():
+        archive.publish()
+        while asyncio.run(follower.step(sink)):
+            pass
+        return [*sink.stored], [date for _, date, _ in sink.changing]
+
+    archive.store(MIDNIGHT + DAY + 8 * 3600, 10, 3, numbers)
+    assert steps() == ([], [])
+    archive.seal(MIDNIGHT + DAY + 8 * 3600)
+    assert steps() == ([second.date], [])
+    archive.store(MIDNIGHT + DAY + 9 * 3600, 10, 3, numbers)
+    assert steps() == ([second.date], [second.date])
+    note, archive.ledger.changes.note = archive.ledger.changes.note, lambda *_: None
+    archive.seal(MIDNIGHT + 8 * 3600)
+    archive.ledger.changes.note = note
+    for seconds, stored in ((3599, [second.date]), (1, [second.date, first.date])):
+        asyncio.run(archive.clock.advance(seconds))
+        assert steps() == (stored, [second.date])
+    follower.close()
 
 
 def test_a_sealing_that_the_log_lacks_is_found_at_the_next_start(archive, follow, numbers):

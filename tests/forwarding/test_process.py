@@ -220,6 +220,17 @@ def test_an_idle_process_looks_at_the_log_each_half_second(play, monkeypatch):
     assert min(pauses) >= POLL_SECONDS * 0.9 == 0.45
 
 
+def test_a_sink_that_is_up_again_is_shown_as_running(play, tmp_path):
+    seen = []
+    play(
+        {"open": Transient("no broker")},
+        {"open": lambda: seen.append(state(tmp_path)), "send": lambda: seen.append(state(tmp_path)) or stop()},
+    )
+    assert [(one.state, one.reason, one.last_error) for one in seen] == [
+        ("waiting", "no broker", "no broker"), ("running", "", "no broker"),
+    ]  # fmt: skip
+
+
 def test_the_service_manager_knows_the_times_and_the_exit_code_of_a_sink():
     unit = (Path(__file__).parents[2] / "systemd/tokiod-sink@.service").read_text()
     said = {name: value for name, _, value in (line.partition("=") for line in unit.splitlines()) if value}

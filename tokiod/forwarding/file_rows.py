@@ -197,8 +197,7 @@ class FileRows:
             day = self._calendar.day(start)
             seconds = self._seconds(system, day)
             first = max(day.start, start - start % self._window)
-            reached = (first + seconds) // self._window * self._window
-            end = min(day.end, max(reached, _up(first + 1, self._window)))
+            end = min(day.end, (first + seconds) // self._window * self._window)
             yield Piece(system, day, Window(first, min(end, _up(window.end, self._window))))
             start = end
 
