@@ -155,6 +155,10 @@ def test_the_size_of_a_piece_follows_the_step_of_each_dataset_in_the_file_and_of
         assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
     (piece,) = rows.pieces(SYSTEM, Window(day.start, day.start + 600))
     rows.blocks(piece, 1, 1)
+    before = archive.zone.day(day.start - 1)
+    some = [Batch("dataservers/cpuload", "gauge", step, ("bb0",), times - DAY, np.zeros(10, np.uint32), np.ones(10))]
+    archive.apply(Window(before.start, before.start + 10 * step), some)
+    assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(before.start, before.start + 3600))] == [1800, 1800]
     archive.path(day.start).unlink()
     rows.close()
     assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
