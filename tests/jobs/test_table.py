@@ -510,6 +510,14 @@ def test_a_window_that_several_files_hold_is_taken_from_the_first_of_them(tmp_pa
         assert (len(index.windows), set(file["rows/open.samples"][...].tolist())) == (5, {2})
 
 
+def test_no_more_files_are_merged_at_once_than_may_be_open(tmp_path):
+    paths = [tmp_path / str(number) for number in range(241)]
+    with pytest.raises(ValueError, match="241 files, at most 240 are merged at once"):
+        jobs_merge.merge(paths, tmp_path / "all", Files())
+    with pytest.raises(FileNotFoundError):
+        jobs_merge.merge(paths[:240], tmp_path / "all", Files())
+
+
 def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_place(site):
     site.store(0)
     left = site.place / ".1-2.jobs.tmp"
