@@ -147,6 +147,36 @@ def test_a_column_that_cannot_be_read_is_an_error_of_the_system_or_a_damaged_fil
     assert str(directory) in str(raised.value)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_targets_were_polled_until_what_rows_and_windows_show(tmp_path, seed):
+    draw, targets = random.Random(seed), [b"a", b"b", b"c"]
+    made, windows = JobDays(tmp_path / "jobs", window=60), []
+    for begin in sorted(draw.sample(range(DAY + 3600, DAY + 5400, 60), 15)):
+        source, answered = draw.choice("xy"), tuple(draw.sample(targets, draw.randrange(3)))
+        times = [(begin + draw.choice((-40, 5, 30, 59)), target) for target in draw.sample(targets, draw.randrange(3))]
+        rows = [polled(time, target, job_key("1"), DAY, {"open.samples": 1}) for time, target in times]
+        made.store(*rows, *([] if rows else [begin]), source=source, late={time for time, _ in times if time < begin}, answered=answered)
+        windows.append((begin, times, answered))
+
+    def shown(target, start):
+        """Yield until when each window shows that a target was polled before a time."""
+        yield 0
+        for begin, times, answered in windows:
+            own, until = [time for time, one in times if one == target], min(begin + 60, start)
+            yield from (until if time >= begin else time for time in own if time < start)
+            if target in answered and begin < start and (begin + 60 <= start or not own):
+                yield until
+
+    (directory,) = (made.root / made.system).iterdir()
+    starts = [DAY + 3600, DAY + 8000, *(begin + draw.choice((0, 1, 5, 6, 30, 59, 60)) for begin, *_ in windows)]
+    for at in (None, DAY + 4 * 86400):
+        if at is not None:
+            made.merged(at)
+        for start in starts:
+            found = polled_until(directory, DAY, start, np.array(targets)).tolist()
+            assert found == [max(shown(target, start)) for target in targets], start
+
+
 def test_rows_of_one_time_are_sorted_by_begin_and_snapshot_and_the_largest_counts_come_first(tmp_path):
     """Whatever the files are in which they stand."""
     order = [(5, 7, 3, 0), (5, 8, 9, 0), (5, 8, 4, 4), (5, 8, 2, 1), (6, 1, 1, 1)]
