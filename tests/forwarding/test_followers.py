@@ -308,7 +308,7 @@ def test_a_start_from_the_files_has_all_days_with_one_until_an_hour_after_the_ne
     follower = follow(Rows(), config=lambda **keys: SinkConfig(systems=("other",), **keys))
     archive.clock.jump(clock)
     first, *_, last = days = [archive.zone.day(MIDNIGHT + n * DAY - 7200) for n in (0, 2, 3)]
-    part = LogPart(LogState(1, 9, 0), (), 0, {} if data_end is None else {SYSTEM: now + data_end})
+    part = LogPart(LogState(1, 0, 9), (), 0, {} if data_end is None else {SYSTEM: now + data_end})
 
     def backlog(since):
         found = asyncio.run(follower.from_files(part, Cursor(1, 9), (SYSTEM,), since))
@@ -479,6 +479,17 @@ def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, num
     trimmed = Rows()
     follow(trimmed)
     assert held_of(trimmed.blocks) == archive.held()
+
+
+@pytest.mark.parametrize(("passed", "is_elsewhere"), [(0, False), (1, True)])
+def test_a_log_that_is_trimmed_up_to_the_cursor_has_all_that_follows(archive, follow, numbers, passed, is_elsewhere):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follower = follow(Rows())
+    epoch, seq = follower.cursor.epoch, follower.cursor.seq
+    part = LogPart(LogState(epoch, seq + passed, seq + 5), (), 0)
+    assert asyncio.run(follower._has_moved_elsewhere(part)) is is_elsewhere
+    assert (follower.cursor.epoch, follower.cursor.seq) == (epoch, seq + 5 * is_elsewhere)
+    follower.close()
 
 
 SOURCE = """
@@ -849,12 +860,14 @@ def test_a_stored_day_that_is_no_longer_sealed_is_reported_although_no_change_st
     first, *_, last = sealed_days(archive, numbers, 3)
     sink = Days()
     follow(sink, DayFollower)
+    sink.stored.clear()
     archive.set_aside(MIDNIGHT + 8 * 3600)
     if is_made_again:
         archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     lose_changes(archive, how)
     follow(sink, DayFollower)
     follow(sink, DayFollower)
+    assert sink.stored == {}
     # Counters of the first day have cells in the second one, too, which is open again then.
     reported = [date for _, date, _ in sink.changing]
     assert (reported[0], len(reported)) == (first, 2 if is_made_again else 1)

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -117,7 +119,8 @@ def events(log):
     return [(one["event"], one["log_level"]) for one in log if one["event"] != "sink.from_files"]
 
 
-def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, tmp_path):
+def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, tmp_path, monkeypatch):
+    monkeypatch.setattr(process.random, "Random", lambda: SimpleNamespace(uniform=lambda _, high: high))
     no_broker, refused = {"open": Transient("no broker")}, {"open": Fatal("refused")}
     log, clock, notices = play(no_broker, no_broker, refused, {"open": ValueError("x")}, {"send": SystemExit(9)}, {})
     assert events(log) == [
@@ -126,9 +129,8 @@ def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, 
     ]  # fmt: skip
     reasons = [one["reason"] for one in log if one["event"] in {"sink.waiting", "sink.fatal"}]
     assert reasons == ["no broker", "refused", "fault of the sink: ValueError: x", "fault of the sink: SystemExit: 9"]
-    assert len(clock.slept) == 5
-    assert clock.slept[2] == FATAL_RETRY_SECONDS
-    assert all(0 <= seconds <= limit for seconds, limit in zip(clock.slept, (1, 2, 600, 8, 1), strict=True))
+    assert clock.slept == [1, 2, FATAL_RETRY_SECONDS, 8, 1]
+    assert FATAL_RETRY_SECONDS == 600
     assert [sink.is_closed for sink in Sink.made] == [True] * 6
     assert [one for one in notices if not one.startswith("alive")] == ["ready", "stopping"]
     assert notices[0] == "ready"
@@ -189,10 +191,33 @@ def test_a_reload_ends_the_wait_for_a_sink_that_failed(play, monkeypatch):
     assert [sink.is_closed for sink in Sink.made] == [True, True]
 
 
-def test_a_sink_that_is_no_longer_configured_is_removed_with_its_state(play, tmp_path):
+def test_a_reload_ends_one_wait_and_not_the_next_ones_and_no_wait_leaves_a_task(play, monkeypatch):
+    slept, tasks = [], []
+
+    async def sleep(_, _seconds):
+        if not slept:
+            hang_up()
+        slept.append("begun")
+        await asyncio.sleep(3600 if len(slept) == 1 else 0.05)
+        slept.append("over")
+
+    def fail():
+        tasks.append(len(asyncio.all_tasks()))
+        raise Transient("no broker")
+
+    monkeypatch.setattr(Clock, "sleep", sleep)
+    play(*[{"open": fail}] * 4, {"open": lambda: tasks.append(len(asyncio.all_tasks()))})
+    assert slept == ["begun", *["begun", "over"] * 3]
+    assert max(tasks) == 3, "this one, the signs of life, and one that is cancelled"
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_sink_that_is_no_longer_configured_is_removed_with_its_state(play, tmp_path, is_gone):
     path = tmp_path / "tokiod.toml"
 
     def removed():
+        if is_gone:
+            shutil.rmtree(tmp_path / "sinks/k")
         path.write_text(path.read_text().partition("[[sink]]")[0])
         hang_up()
 
@@ -209,26 +234,38 @@ def test_an_idle_process_looks_at_the_log_each_half_second(play, monkeypatch):
     async def counted(self, sink):
         looks.append(asyncio.get_running_loop().time())
         more = await step(self, sink)
-        if len(looks) == 6:
+        if len(looks) == 5:
+            hang_up()  # it looks again at once, and then as before
+        if len(looks) == 9:
             stop()
         return more
 
     monkeypatch.setattr(process.RowFollower, "step", counted)
     play({"send": lambda: None})
     # The first start puts all into the backlog, the second step sends it, and the third finds nothing.
-    pauses = [after - before for before, after in pairwise(looks[2:])]
+    pauses = [after - before for before, after in pairwise(looks)]
+    del pauses[4], pauses[:2]
     assert min(pauses) >= POLL_SECONDS * 0.9 == 0.45
 
 
-def test_a_sink_that_is_up_again_is_shown_as_running(play, tmp_path):
-    seen = []
-    play(
-        {"open": Transient("no broker")},
-        {"open": lambda: seen.append(state(tmp_path)), "send": lambda: seen.append(state(tmp_path)) or stop()},
-    )
+def test_a_sink_is_shown_as_what_it_is_from_its_start_on(play, tmp_path, monkeypatch):
+    seen, signs, write_if_due = [], [], process.ShownState.write_if_due
+
+    def noted(shown, *, is_changed):
+        signs.append(is_changed)
+        write_if_due(shown, is_changed=is_changed)
+
+    def look(error=None):
+        seen.append(state(tmp_path))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(process.ShownState, "write_if_due", noted)
+    play({"open": lambda: look(Transient("no broker"))}, {"open": look, "send": lambda: look() or stop()})
     assert [(one.state, one.reason, one.last_error) for one in seen] == [
-        ("waiting", "no broker", "no broker"), ("running", "", "no broker"),
+        ("running", "", ""), ("waiting", "no broker", "no broker"), ("running", "", "no broker"),
     ]  # fmt: skip
+    assert signs[0] is False, "the first sign of life is written as one"
 
 
 def test_the_service_manager_knows_the_times_and_the_exit_code_of_a_sink():
@@ -254,8 +291,10 @@ def test_a_directory_is_of_one_process_and_of_a_sink_that_is_configured(play, tm
         run("j", lambda: configuration.load(tmp_path / "tokiod.toml"), Clock(MIDNIGHT), Notices())
     play({})
     fd = process._locked(tmp_path / "sinks/k", "k")
+    opened = sorted(Path("/proc/self/fd").iterdir())
     with pytest.raises(TokiodError, match="another process runs the sink k; stop it first"):
         play({})
+    assert sorted(Path("/proc/self/fd").iterdir()) == opened
     os.close(fd)
     play({"open": stop})
 

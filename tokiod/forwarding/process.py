@@ -142,7 +142,7 @@ class SinkProcess:
     async def _follow(self, opened: Any) -> None:
         while not self._is_reloaded:
             more = await self._follower.step(opened)
-            if self._failures or self._shown.now.state != "running":
+            if self._failures:
                 log.info("sink.up", sink=self._section.name)
                 self._failures = 0
                 self._shown.change("running")
@@ -166,7 +166,7 @@ class SinkProcess:
             log.error("sink.broken", sink=self._section.name, error=text, exc_info=error)
         is_fatal = outcome == "fatal"
         seconds = FATAL_RETRY_SECONDS if is_fatal else backoff(self._failures, MAX_SOURCE_WAIT_SECONDS, self._rng)
-        if self._failures == 1 or self._shown.now.reason != text:
+        if self._shown.now.reason != text:
             level = log.error if is_fatal else log.warning
             level("sink.fatal" if is_fatal else "sink.waiting", sink=self._section.name, reason=text)
         self._shown.change("fatal" if is_fatal else "waiting", text)
