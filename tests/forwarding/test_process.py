@@ -24,6 +24,7 @@ from tokiod.forwarding import process
 from tokiod.forwarding.process import POLL_SECONDS, REMOVED_EXIT_CODE, run
 from tokiod.reports.sinks import SinkState
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS
+from tokiod.runtime.secrets import remember
 from tokiod.testing import FakeClock
 
 SINK = '[[sink]]\nname = "k"\nkind = "kafka"\nservers = ["127.0.0.1:9"]\ntopic = "t"\n'
@@ -137,6 +138,13 @@ def test_a_sink_is_tried_again_after_each_failure_and_each_is_logged_once(play, 
     assert "alive waiting, 0 changes and 0 s of the archive to send" in notices
     found = state(tmp_path)
     assert (found.state, found.reason, found.last_error, found.records) == ("stopped", "", reasons[-1], Sink.made[-1].sent)
+
+
+def test_a_failure_whose_reason_has_a_secret_is_logged_once_without_it(play):
+    remember("correct horse")
+    refused = {"open": Transient("correct horse is refused")}
+    log, *_ = play(refused, refused, {})
+    assert [one["reason"] for one in log if one["event"] == "sink.waiting"] == ["*** is refused"]
 
 
 def test_a_failure_of_closing_is_logged_and_a_hanging_one_is_ended(play, monkeypatch):
