@@ -123,8 +123,7 @@ class DayFollower(Follower[DaySink]):
     def _days(self, part: LogPart, system: str, cursor: Cursor) -> list[Day]:
         """Return the days of which there are files, and those that were stored and whose files are gone."""
         since = self.held_since(part, system)
-        # The clock may be behind that of the writer; the end of the newest window is not.
-        today = self.calendar.day(max(int(self.clock.time()), part.data_ends.get(system, 0))).date
+        today = self.calendar.day(self.newest(part, system)).date
         stored = (self.calendar.day_of_date(dt.date.fromisoformat(date)) for date in cursor.days.get(system, {}))
         return sorted({*self.rows.days(system, today), *(day for day in stored if day.end > since)})
 

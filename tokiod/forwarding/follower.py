@@ -78,6 +78,10 @@ class Follower(Generic[S]):
         """
         raise NotImplementedError
 
+    def newest(self, part: LogPart, system: str) -> int:
+        """Return now; where the clock is behind that of the writer, the end of the newest window. Epoch seconds."""
+        return max(int(self.clock.time()), part.data_ends.get(system, 0))
+
     # Files of older days may be moved or deleted at any time. Their rows stay in the receiver, as at any other time.
     def held_since(self, part: LogPart, system: str) -> int:
         """Return the epoch second from which the daemon reports a missing file, by the rule of tokiod.writer.maintenance."""

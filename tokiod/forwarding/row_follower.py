@@ -53,8 +53,7 @@ class RowFollower(Follower[ChangeSink]):
     async def from_files(self, part: LogPart, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
         """Put the days into the backlog of which there are files, or whose files are gone since rows of them were sent."""
         for system in systems:
-            # The clock may be behind that of the writer; the end of the newest window is not.
-            latest = max(int(self.clock.time()), part.data_ends.get(system, 0)) + AHEAD_SECONDS
+            latest = self.newest(part, system) + AHEAD_SECONDS
             days = await asyncio.to_thread(self.rows.days, system, self.calendar.day(latest).date)
             for day in sorted({*days, *self._sent_days(system, self.held_since(part, system))}):
                 start, end = max(day.start, since), min(day.end, latest)
