@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import datetime as dt
 import errno
+import inspect
 import os
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -148,15 +150,16 @@ def test_windows_are_merged_and_the_rows_stay_the_same(site):
     assert sorted(stored_windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
 
 
-def test_a_window_that_comes_after_its_day_was_merged_is_added_to_what_was_there(site):
+@pytest.mark.parametrize("again", range(3))
+def test_a_window_that_comes_after_its_day_was_merged_is_added_to_what_was_there(site, again):
     for number in range(3):
         site.store(number)
     site.clock.jump(2 * 86400)
     site.run()
     assert len(table_files(site.place)) == 1
-    site.store(1, jobs=("7",))
+    site.store(again, jobs=("7",))
     late = as_cells(all_rows(site.place))
-    assert {one[0].split(b"\x1f")[0] for one in late if DAY + 60 <= one[-1] < DAY + 120} == {b"1", b"2", b"7"}
+    assert {one[0].split(b"\x1f")[0] for one in late if 0 <= one[-1] - DAY - 60 * again < 60} == {b"1", b"2", b"7"}
     site.run()
     assert len(table_files(site.place)) == 1
     assert as_cells(all_rows(site.place)) == late
@@ -204,7 +207,7 @@ def everything(place):
 
 
 def users_of(place):
-    return sorted({job_parts(key)["user"] for key in all_rows(place).jobs.tolist()})
+    return sorted({job_parts(key)["user"] for key in read([place], 0, 2 * DAY).jobs.tolist()})
 
 
 def pass_time(clock, table, seconds=TRUSTED_SECONDS + 60):
@@ -318,7 +321,7 @@ def test_what_fails_in_one_day_stops_no_other_and_is_tried_again_a_day_later(sit
     assert [file.is_window for where in (site.place, place) for file in table_files(where)] == [True, False]
     monkeypatch.setattr(jobs_table, "merge", merge)
     failed = site.table._failed[site.place]
-    for seconds, is_window in ((86400 - 0.5, True), (86400 + CHECK_SECONDS, False)):
+    for seconds, is_window in ((86400 - CHECK_SECONDS, True), (86400, False)):
         asyncio.run(site.clock.advance(failed + seconds - site.clock.monotonic()))
         site.table.run()
         site.table.run()
@@ -542,6 +545,7 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
     while not list(site.place.glob(".*.tmp")):
         assert merging.process.poll() is None, "the merge ended before it was seen"
     assert os.getpriority(os.PRIO_PROCESS, merging.process.pid) == 19
+    assert merging.process.args[3:6] == ["tokiod.jobs.merge_process", str(os.getpid()), "keep"]
     if ends == "merge":
         merging.process.kill()
         merging.process.wait()
@@ -550,8 +554,10 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
     assert merging.process.returncode == -signal.SIGKILL
     assert [table_files(site.place), as_cells(all_rows(site.place))] == [windows, before]
     if ends == "merge":
-        site.table.run()
+        with capture_logs() as logs:
+            site.table.run()
         assert not site.table.is_busy
+        assert [(one["event"], one["error"]) for one in logs] == [("jobs.not_merged", "the process that merges ended with -9")]
         asyncio.run(site.clock.advance(86400))
         table = site.table
         site.store(MERGE_WINDOWS)  # so that the next merge makes another file
@@ -823,7 +829,7 @@ def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site,
     def polled(number, last, source="jobs"):
         found = rows(DAY + 60 * number + 5, ("1",), **{"open.samples": 9})
         values = list(found.values)
-        values[found.columns.index("last")][:] = last * 10**9
+        values[found.columns.index("last")][0] = last * 10**9
         site.table.apply(collected(number, replace(found, values=tuple(values)), source=source))
         assert site.table.commit() == []
 
@@ -837,8 +843,42 @@ def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site,
     assert (refused.value.when, len(all_rows(site.place))) == ("never", 8)
     with pytest.raises(Refusal, match="the clock went back"):
         polled(99, DAY + 100 * 60)
+    with pytest.raises(Refusal, match=re.escape(f"was polled after {Window(DAY + 6000, DAY + 6060)}, which")):
+        polled(8, DAY + 101 * 60)
     polled(7, DAY + 100 * 60 - 1)
     polled(8, DAY + 100 * 60, source="other")
     polled(100, DAY + 101 * 60 - 1)
     polled(102, DAY + 400 * 60)  # a server whose clock is ahead
     assert len(all_rows(site.place)) == 8 + 2 + 2 + 2
+    site.table.apply(collected(110, rows(DAY + 6605, ("1",), **{"open.samples": 9})))  # and not yet committed
+    with pytest.raises(Refusal, match=re.escape(f"was polled after {Window(DAY + 6600, DAY + 6660)}, which")):
+        polled(105, DAY + 110 * 60)
+
+
+def test_the_first_window_of_a_system_may_have_any_operations_and_a_file_of_its_name_is_reported(site):
+    ahead = rows(DAY + 400, ("1",), **{"open.samples": 9})
+    site.table.apply(collected(0, ahead))
+    (site.table.root / "other").touch()
+    with capture_logs() as logs, pytest.raises(Refusal, match="other") as refused:
+        site.table.apply(collected(0, ahead, system="other"))
+    assert refused.value.when == "retry"
+    assert [(one["event"], one["path"]) for one in logs] == [("jobs.not_merged", str(site.table.root / "other"))]
+
+
+def test_a_damaged_day_whose_users_are_past_their_retention_is_reported_and_the_next_one_done(site):
+    site.table.configure(NEVER, 86400)
+    for number in (0, 1440):
+        site.store(number)
+    look(site, DAY + 3 * 86400)
+    look(site, DAY + 3 * 86400)
+    (damaged,) = table_files(site.place)
+    damaged.path.write_bytes(b"x" * 5000)
+    with capture_logs() as logs:
+        pass_time(site.clock, site.table)
+    assert [one["path"] for one in logs if one["event"] == "jobs.not_merged"] == [str(site.place)]
+    assert users_of(directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1))) == [""]
+
+
+def test_a_table_takes_its_settings_and_nothing_of_its_state():
+    given = ["root", "calendar", "clock", "files", "seal_after", "retention", "users_retention", "inline"]
+    assert [*inspect.signature(JobTable).parameters] == given
