@@ -13,7 +13,7 @@ from tokiod.analysis.export_jobs import JobExport
 from tokiod.analysis.top import top
 from tokiod.job_columns import UNKNOWN
 from tokiod.jobs import span as spans
-from tokiod.jobs.rows import Wanted, joined, polled_until, read
+from tokiod.jobs.rows import JobRows, Wanted, joined, polled_until, read
 from tokiod.jobs.span import Days, count_names, pieces, row_count, series, span_rows
 from tokiod.reader.span import Span
 from tokiod.times import iso
@@ -186,6 +186,34 @@ def test_rows_of_some_keys_are_those_of_all_whether_their_slices_are_few_or_many
             assert np.array_equal(values, wanted.columns[name])
     assert row_count(days(made), DAY, DAY + 7200) == len(whole)
     assert len(joined([whole])) == len(whole)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_the_rows_before_a_span_those_are_kept_since_the_last_one_that_has_each_count(seed):
+    """Of jobs that have rows in the span: what is read before it may be days."""
+    draw, start, n = np.random.default_rng(seed), 300, 80
+    job = np.sort(draw.integers(0, 9, n))
+    time = np.concatenate([np.sort(draw.choice(280 if one % 3 == 0 else 600, (job == one).sum(), replace=False)) for one in np.unique(job)])
+    counts = {"cpu.sum": np.arange(n), "page_faults.samples": np.arange(n), "oom_kills.samples": np.arange(n)}
+    for name in ("page_faults.samples", "oom_kills.samples"):
+        counts[name] = np.where(draw.random(n) < 0.5, UNKNOWN, counts[name])
+    counts["mem_bytes.max"] = np.full(n, UNKNOWN)
+    columns = {"time": time, "begin": np.zeros(n, int), "last": time * 10**9, "ended": np.zeros(n, int)}
+    rows = JobRows(np.array([f"{one}" for one in range(9)], "S"), np.array([b"n1"]), job, np.zeros(n, int), columns, counts)
+    expected = []
+    for one in np.unique(job):
+        of = np.flatnonzero(job == one)
+        before = of[time[of] < start]
+        if time[of[-1]] >= start and len(before):
+            last = [
+                max((at for at in before if values[at] >= 0), default=before[-1])
+                for name, values in counts.items()
+                if name != "mem_bytes.max"
+            ]
+            expected += [at for at in before if at >= min(last)]
+        expected += [at for at in of if time[at] >= start]
+    assert spans._last_before(rows, start).columns["last"].tolist() == (time[expected] * 10**9).tolist()
+    assert spans._last_before(rows, 0) is rows
 
 
 def test_pairs_of_several_days_have_their_first_and_last_times_their_sums_and_their_largest_states(made):

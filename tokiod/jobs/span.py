@@ -230,7 +230,7 @@ def _last_before(rows: JobRows, start: int) -> JobRows:
     for name, counts in rows.counts.items():
         if not is_state(name) and counts.min() < 0:
             place = place_before(counts[at], follows)
-            last = np.where(counts[at[since]] >= 0, since, place[since])
+            last = np.where(counts[at[ends]] >= 0, ends, place[ends])
             since = np.where(last >= 0, np.minimum(since, last), since)
     is_kept = np.zeros(len(at) + 1, np.int64)
     np.add.at(is_kept, since, 1)
