@@ -1,5 +1,7 @@
 """A file of the job table is what its grammar says, and nothing else is taken for one."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ def written(path, rows=7, windows=WINDOWS, answered=None, **columns):
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
+    before = len([*Path("/proc/self/fd").iterdir()])
     given = written(tmp_path / "a", **{"open.samples": np.arange(7) * 10})
+    assert len([*Path("/proc/self/fd").iterdir()]) == before, "it is closed"
     with opened(tmp_path / "a") as (file, index):
         assert (index.system, index.windows, index.jobs.tolist(), index.targets.tolist()) == (
             "fs", WINDOWS, JOBS.tolist(), TARGETS.tolist(),
