@@ -754,6 +754,11 @@ def test_a_sealed_day_with_a_damaged_chunk_is_counted_once_and_the_other_days_ar
     follower = follow(sink, Hours)
     assert list(sink.stored) == others
     assert (follower.shown.now.rejected, follower.shown.now.records) == ({"damaged file": 1}, sum(map(len, sink.stored.values())))
+    rewind.request(follow.directory, 0)
+    while asyncio.run(follower.step(sink)):
+        pass
+    follower.close()
+    assert follower.shown.now.rejected == {"damaged file": 2}, "a rewind looks at it again"
     archive.path(MIDNIGHT + 8 * 3600).unlink()
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     archive.seal(MIDNIGHT + 8 * 3600)
