@@ -549,6 +549,15 @@ def test_a_file_is_held_by_the_age_of_the_newest_rows_or_by_the_clock_if_it_is_b
     assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, {"other": 7}), "nothing") == now
 
 
+def test_the_days_of_a_span_are_those_that_have_a_second_of_it(archive, follow):
+    first, second = (archive.zone.day(MIDNIGHT + n * DAY) for n in range(2))
+    spans = [(0, 0), (-1, 0), (0, 1), (-1, 1), (1, DAY), (1, DAY + 1)]
+    follower, third = follow(Rows()), archive.zone.day(second.end)
+    assert [[*follower.days_of(second.start + start, second.start + end)] for start, end in spans] == [
+        [], [first], [second], [first, second], [second], [second, third],
+    ]  # fmt: skip
+
+
 def test_what_an_earlier_version_recorded_of_sent_rows_is_read(archive, follow, numbers):
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     sink = Rows()

@@ -63,12 +63,8 @@ class RowFollower(Follower[ChangeSink]):
 
     def _sent_days(self, system: str, since: int) -> Iterator[Day]:
         """Yield the days from the first to the last of which rows were sent, and that end after a time."""
-        sent = self.rows.sent(system)
-        start = since if sent is None else max(since, sent.start)
-        while sent is not None and start < sent.end:
-            day = self.calendar.day(start)
-            yield day
-            start = day.end
+        if (sent := self.rows.sent(system)) is not None:
+            yield from self.days_of(max(since, sent.start), sent.end)
 
     async def _send_changes(self, sink: ChangeSink, part: LogPart, cursor: Cursor) -> Cursor:
         """Send the spans that are one piece; return the cursor after the changes, with the longer ones in its backlog."""
