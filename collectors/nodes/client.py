@@ -59,6 +59,5 @@ class HubClient:
         if self._socket is None:
             self._context = zmq.asyncio.Context()
             self._socket = self._context.socket(zmq.DEALER)
-            self._socket.linger = 0
             self._socket.connect(self._endpoint)
         return self._socket

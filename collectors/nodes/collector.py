@@ -53,7 +53,7 @@ class Nodes:
         if len(arrays) != 2 or sizes[0] != 8 * shape[0] * shape[1] * shape[2] or sizes[1] % width:  # noqa: PLR2004 - of Collected
             raise Transient(f"the hub sent arrays of {sizes} bytes for {shape} values, and jobs of {width} bytes each")
         values = np.frombuffer(arrays[0], "<f8").reshape(shape)
-        states = np.frombuffer(arrays[1], "<f8").reshape(width // 8, -1)
+        states = np.frombuffer(arrays[1], "<f8").reshape(width // 8, sizes[1] // width)
         return WindowData(
             list(batches(values, self._metrics, answer.nodes, window.start, self.step)), answer.records, answer.dropped,
             [job_rows(states, answer.jobs, answer.nodes, window)],

@@ -41,6 +41,9 @@ def test_a_part_has_the_changes_after_a_number_and_how_many_there_are(archive, r
     assert (whole.state, whole.changes, whole.waiting) == (state, tuple(every), archive.ledger.changes.windows_after(-1))
     part = reader.read(every[0].seq, 2)
     assert (part.changes, part.waiting) == (tuple(every[1:3]), archive.ledger.changes.windows_after(every[0].seq))
+    archive.ledger.changes.note("other", [(60 * n, 60 * n + 30) for n in range(1001)], "rows", MIDNIGHT)
+    archive.publish()
+    assert len(reader.read(-1).changes) == 1000
 
 
 def test_a_copy_without_changes_is_read_once_until_it_is_another(archive, reader):

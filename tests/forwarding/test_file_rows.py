@@ -2,6 +2,8 @@
 
 import datetime as dt
 import errno
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,14 +25,14 @@ DAY = 86400
 SMALL = st.integers(1, 12)
 
 
-@given(st.integers(0, 60), SMALL, st.integers(0, 30), SMALL, st.integers(0, 12), SMALL)
-def test_the_rows_of_a_window_are_those_that_overlap_it_from_the_beginning_of_their_unit(begin, length, start, step, rows, unit):
+@given(st.integers(0, 60), SMALL, st.integers(0, 30), SMALL, SMALL)
+def test_the_rows_of_a_window_are_those_that_overlap_it_from_the_beginning_of_their_unit(begin, length, start, step, unit):
     window = Window(begin, begin + length)
     first = next(n for n in range(100) if start + (n + 1) * step > window.start)
     begins = start + first * step
     low = begins if begins >= window.start else begins - begins % unit
-    expected = [n for n in range(rows) if low <= start + n * step < window.end]
-    assert [*range(*_rows(window, start, step, rows, unit))] == expected
+    expected = [n for n in range(100) if low <= start + n * step < window.end]
+    assert [*range(*_rows(window, start, step, unit))] == expected
 
 
 def day_of(n):
@@ -72,7 +74,7 @@ def test_the_steps_of_the_newest_days_are_remembered():
     known = KnownSystem()
     for n in range(MAX_STEPS + 2):
         known = known.with_block(block(step=n + 1), day_of(n))
-    assert [one.step for one in known.sent["g"]] == [*range(3, MAX_STEPS + 3)]
+    assert [one.step for one in known.sent["g"]] == [*range(3, MAX_STEPS + 3)] == [*range(3, 11)]
     again = known.with_block(block(step=3), day_of(99))
     assert [one.step for one in again.sent["g"]] == [*range(4, MAX_STEPS + 3), 3]
 
@@ -126,6 +128,10 @@ def test_the_days_of_a_system_are_those_with_a_file_up_to_a_date(archive, rows):
     assert rows.path(SYSTEM, archive.zone.day(MIDNIGHT + DAY)) is None
     assert rows.path(SYSTEM, archive.zone.day(MIDNIGHT)) == archive.path(MIDNIGHT)
     assert rows.part(archive.path(MIDNIGHT + DAY)) is None
+    for date in ("1999-12-31", "2000-01-01"):
+        (archive.tts / date).mkdir()
+        (archive.tts / date / f"{SYSTEM}.hdf5").touch()
+    assert [str(day.date) for day in rows.days(SYSTEM, dates[0])] == ["2000-01-01", str(dates[0])]
 
 
 def test_a_span_is_cut_at_days_and_into_whole_windows_that_fit(archive, rows):
@@ -155,9 +161,30 @@ def test_the_size_of_a_piece_follows_the_step_of_each_dataset_in_the_file_and_of
         assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
     (piece,) = rows.pieces(SYSTEM, Window(day.start, day.start + 600))
     rows.blocks(piece, 1, 1)
+    before = archive.zone.day(day.start - 1)
+    some = [Batch("dataservers/cpuload", "gauge", step, ("bb0",), times - DAY, np.zeros(10, np.uint32), np.ones(10))]
+    archive.apply(Window(before.start, before.start + 10 * step), some)
+    assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(before.start, before.start + 3600))] == [1800, 1800]
     archive.path(day.start).unlink()
     rows.close()
     assert [piece.window.seconds for piece in rows.pieces(SYSTEM, Window(day.start, day.start + 3600))] == [1800, 1800]
+
+
+def test_a_day_of_which_nothing_is_known_is_one_piece_without_a_block(archive, rows):
+    day = archive.zone.day(MIDNIGHT)
+    (piece,) = rows.pieces("other", Window(day.start, day.end))
+    assert (piece.window, rows.blocks(piece, 1, 1)) == (Window(day.start, day.end), [[]])
+    (piece,) = rows.pieces(SYSTEM, Window(day.end - 600, day.end))
+    assert {block.rows for block in rows.blocks(piece, 1, 1)[-1]} == {10}
+
+
+def test_a_piece_has_8_mib_of_cells_and_8_files_are_open_at_most(archive, rows):
+    assert rows.piece_bytes == 8 << 20
+    for n in range(-6, 3):
+        archive.store(MIDNIGHT + n * DAY + 3600, 1, 1, np.random.default_rng(1))
+        assert rows.part(archive.path(MIDNIGHT + n * DAY)) is not None
+    names = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
+    assert len({name for name in names if name.endswith(f"{SYSTEM}.hdf5")}) == 8
 
 
 def test_a_piece_has_a_block_for_each_dataset_and_missing_rows_once_its_file_is_gone(archive, rows):

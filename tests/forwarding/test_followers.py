@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,13 +20,14 @@ from tokiod.batch import Batch
 from tokiod.change_sink import Acknowledged, SinkConfig
 from tokiod.config import load as configuration
 from tokiod.errors import Transient
-from tokiod.forwarding import file_rows, rewind
+from tokiod.forwarding import file_rows, rewind, row_follower
 from tokiod.forwarding.change_reader import LogPart
-from tokiod.forwarding.cursor import CursorFile
+from tokiod.forwarding.cursor import Cursor, CursorFile, StoredDay
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
 from tokiod.ledger.changes import Change, LogState
+from tokiod.ranges import Ranges
 from tokiod.testing import FakeClock
 from tokiod.testing.sink_contract import held_of
 from tokiod.tts.schema import group_of
@@ -63,6 +65,11 @@ class Days:
 
     async def store(self, day):
         self.stored[day.date] = {name: list(day.blocks(name, 500)) for name in day.datasets}
+        for blocks in self.stored[day.date].values():
+            assert Window(blocks[0].start, blocks[-1].end) == day.window
+            assert [block.rows for block in blocks[:-1]] == [500] * (len(blocks) - 1)
+            assert 0 < blocks[-1].rows <= 500
+            assert {(block.system, block.revision, block.epoch) for block in blocks} == {(day.system, day.revision, day.epoch)}
         return Acknowledged(len(day.datasets))
 
     async def reopened(self, system, date, revision):
@@ -267,6 +274,56 @@ def test_a_slow_receiver_gets_pieces_that_it_takes_in_the_time_limit(archive, fo
     assert max(sizes) > 3 * sizes[0]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "before", "after"),
+    [(0, 1, 1), (0, 5, 2), (14.9, 8, 4), (15, 8, 8), (59, 8, 8), (None, 1, 2), (None, 64, 128), (None, 128, 128)],
+)
+def test_a_piece_that_is_late_is_halved_and_one_within_a_quarter_of_the_time_limit_doubled(follow, monkeypatch, seconds, before, after):
+    """Of a minute. None: it was not acknowledged."""
+    follower = follow(Rows(), divisor=before)
+    times = iter([100, 100 + (seconds or 0)])
+    monkeypatch.setattr(
+        row_follower,
+        "asyncio",
+        SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: next(times)), to_thread=asyncio.to_thread),
+    )
+
+    async def answer():
+        if seconds is None:
+            raise TimeoutError
+        return Acknowledged(1)
+
+    with pytest.raises(TimeoutError, match="no acknowledgement within 60 s") if seconds is None else nullcontext():
+        asyncio.run(follower._in_time(answer()))
+    assert follower.rows.divisor == after
+
+
+@pytest.mark.parametrize(("clock", "data_end"), [(0, -60), (0, None), (-DAY, 0)])
+def test_a_start_from_the_files_has_all_days_with_one_until_an_hour_after_the_newest_row_or_the_clock(
+    archive, follow, numbers, clock, data_end
+):
+    now = MIDNIGHT + 3 * DAY
+    for n in (0, 2, 3):
+        archive.store(MIDNIGHT + n * DAY - 7200, 10, 3, numbers)
+    follower = follow(Rows(), config=lambda **keys: SinkConfig(systems=("other",), **keys))
+    archive.clock.jump(clock)
+    first, *_, last = days = [archive.zone.day(MIDNIGHT + n * DAY - 7200) for n in (0, 2, 3)]
+    part = LogPart(LogState(1, 0, 9), (), 0, {} if data_end is None else {SYSTEM: now + data_end})
+
+    def backlog(since):
+        found = asyncio.run(follower.from_files(part, Cursor(1, 9), (SYSTEM,), since))
+        assert {(name, one.revision) for name, one in found.backlog.items()} <= {(SYSTEM, 9)}
+        return [span for one in found.backlog.values() for span in one.spans]
+
+    ends = [min(day.end, now + 3600) for day in days]
+    assert backlog(0) == [*Ranges(zip((day.start for day in days), ends, strict=True))]
+    assert backlog(first.end) == backlog(0)[1:]
+    assert backlog(first.end - 1)[0] == (first.end - 1, first.end)
+    assert backlog(ends[-1] - 1) == [(ends[-1] - 1, ends[-1])]
+    assert backlog(ends[-1]) == []
+    assert last.start < now
+
+
 def test_pieces_fit_into_memory_and_lie_on_the_grid_of_the_sinks_windows(archive, follow, numbers):
     class Config(SinkConfig):
         @property
@@ -424,6 +481,17 @@ def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, num
     assert held_of(trimmed.blocks) == archive.held()
 
 
+@pytest.mark.parametrize(("passed", "is_elsewhere"), [(0, False), (1, True)])
+def test_a_log_that_is_trimmed_up_to_the_cursor_has_all_that_follows(archive, follow, numbers, passed, is_elsewhere):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follower = follow(Rows())
+    epoch, seq = follower.cursor.epoch, follower.cursor.seq
+    part = LogPart(LogState(epoch, seq + passed, seq + 5), (), 0)
+    assert asyncio.run(follower._has_moved_elsewhere(part)) is is_elsewhere
+    assert (follower.cursor.epoch, follower.cursor.seq) == (epoch, seq + 5 * is_elsewhere)
+    follower.close()
+
+
 SOURCE = """
 [[source]]
 name = "one"
@@ -479,6 +547,15 @@ def test_a_file_is_held_by_the_age_of_the_newest_rows_or_by_the_clock_if_it_is_b
     for data_ends, newest in (({}, now), ({SYSTEM: now - 40 * DAY}, now - 40 * DAY), ({SYSTEM: now + 5}, now), ({"other": 7}, now)):
         assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, data_ends), SYSTEM) == newest - 9 * DAY
     assert follower.held_since(LogPart(LogState(1, 0, 0), (), 0, {"other": 7}), "nothing") == now
+
+
+def test_the_days_of_a_span_are_those_that_have_a_second_of_it(archive, follow):
+    first, second = (archive.zone.day(MIDNIGHT + n * DAY) for n in range(2))
+    spans = [(0, 0), (-1, 0), (0, 1), (-1, 1), (1, DAY), (1, DAY + 1)]
+    follower, third = follow(Rows()), archive.zone.day(second.end)
+    assert [[*follower.days_of(second.start + start, second.start + end)] for start, end in spans] == [
+        [], [first], [second], [first, second], [second], [second, third],
+    ]  # fmt: skip
 
 
 def test_what_an_earlier_version_recorded_of_sent_rows_is_read(archive, follow, numbers):
@@ -585,7 +662,7 @@ def test_a_damaged_file_is_counted_and_the_rest_is_sent(archive, follow, numbers
     sink = Rows()
     follower = follow(sink)
     assert held_of(sink.blocks) == {key: cells for key, cells in held.items() if key[1] >= MIDNIGHT + DAY}
-    assert follower.shown.now.rejected["damaged file"] >= 1
+    assert (follower.shown.now.rejected, follower.shown.now.records) == ({"damaged file": 1}, len(sink.blocks))
 
 
 def test_a_damaged_cursor_starts_from_the_files(archive, follow, numbers):
@@ -632,16 +709,22 @@ def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_aga
         assert (blocks[0].start, sum(block.rows * block.step for block in blocks)) == (day.start, day.end - day.start)
     assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
     follow(sink, DayFollower)
+    archive.ledger.changes.note(SYSTEM, [(day.start, day.end)], "rows", archive.clock.time())  # and the file stays as it is
+    follow(sink, DayFollower)
     assert (sink.stored, sink.changing) == ({}, [])
+    revision = archive.ledger.changes.state().head + 1
     archive.store(MIDNIGHT + 9 * 3600, 10, 3, numbers)
     follow(sink, DayFollower)
-    assert (sink.stored, [one[:2] for one in sink.changing]) == ({}, [(SYSTEM, date)])
+    assert (sink.stored, sink.changing[0]) == ({}, (SYSTEM, date, revision))
+    assert follow(sink, DayFollower).cursor.days[SYSTEM][str(date)] == StoredDay(revision)
+    assert len(sink.changing) == 1
     archive.seal(MIDNIGHT + 8 * 3600)
     follow(sink, DayFollower)
     assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
-    rewind.request(follow.directory, MIDNIGHT + 12 * 3600)
-    follow(sink, DayFollower)
-    assert list(sink.stored) == [date]
+    for start, stored in ((day.end, []), (day.end - 1, [date])):
+        rewind.request(follow.directory, start)
+        follow(sink, DayFollower)
+        assert list(sink.stored) == stored
 
 
 def sealed_days(archive, numbers, days):
@@ -679,7 +762,12 @@ def test_a_sealed_day_with_a_damaged_chunk_is_counted_once_and_the_other_days_ar
     sink = Days()
     follower = follow(sink, Hours)
     assert list(sink.stored) == others
-    assert follower.shown.now.rejected == {"damaged file": 1}
+    assert (follower.shown.now.rejected, follower.shown.now.records) == ({"damaged file": 1}, sum(map(len, sink.stored.values())))
+    rewind.request(follow.directory, 0)
+    while asyncio.run(follower.step(sink)):
+        pass
+    follower.close()
+    assert follower.shown.now.rejected == {"damaged file": 2}, "a rewind looks at it again"
     archive.path(MIDNIGHT + 8 * 3600).unlink()
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     archive.seal(MIDNIGHT + 8 * 3600)
@@ -716,6 +804,59 @@ def test_a_day_that_can_not_be_stored_now_comes_after_the_other_days(archive, fo
     assert list(sink.stored) == [first]
 
 
+@pytest.mark.parametrize("make", [RowFollower, DayFollower])
+def test_without_a_log_there_is_nothing_to_send(archive, follow, numbers, make, tmp_path):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    follower = follow(Rows() if make is RowFollower else Days(), make)
+    (tmp_path / "tts/.tokiod-readers/ledger.sqlite3").unlink()
+    assert asyncio.run(follower.step(Rows())) is False
+    follower.close()
+
+
+@pytest.mark.parametrize(("error", "expected"), [(FileNotFoundError, ()), (OSError, Transient)])
+def test_a_file_that_vanishes_is_none_and_one_that_cannot_be_looked_at_is_tried_again(archive, follow, error, expected):
+    day = archive.zone.day(MIDNIGHT + 8 * 3600)
+    follower = follow(Days(), DayFollower)
+
+    def stat():
+        raise error(errno.EIO, "a bad sector")
+
+    follower.rows.path = lambda *_: SimpleNamespace(stat=stat)
+    if expected == ():
+        assert follower._identity(SYSTEM, day) == ()
+        return
+    with pytest.raises(Transient, match="can't be read: a bad sector"):
+        follower._identity(SYSTEM, day)
+
+
+def test_days_that_changed_are_looked_at_at_once_and_all_files_each_hour(archive, follow, numbers):
+    """A sealing whose change the log lacks is stored then."""
+    first, second = (archive.zone.day(MIDNIGHT + n * DAY + 8 * 3600) for n in range(2))
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    sink = Days()
+    follower = follow(sink, DayFollower)
+
+    def steps():
+        archive.publish()
+        while asyncio.run(follower.step(sink)):
+            pass
+        return [*sink.stored], [date for _, date, _ in sink.changing]
+
+    archive.store(MIDNIGHT + DAY + 8 * 3600, 10, 3, numbers)
+    assert steps() == ([], [])
+    archive.seal(MIDNIGHT + DAY + 8 * 3600)
+    assert steps() == ([second.date], [])
+    archive.store(MIDNIGHT + DAY + 9 * 3600, 10, 3, numbers)
+    assert steps() == ([second.date], [second.date])
+    note, archive.ledger.changes.note = archive.ledger.changes.note, lambda *_: None
+    archive.seal(MIDNIGHT + 8 * 3600)
+    archive.ledger.changes.note = note
+    for seconds, stored in ((3599, [second.date]), (1, [second.date, first.date])):
+        asyncio.run(archive.clock.advance(seconds))
+        assert steps() == (stored, [second.date])
+    follower.close()
+
+
 def test_a_sealing_that_the_log_lacks_is_found_at_the_next_start(archive, follow, numbers):
     archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     follow(Days(), DayFollower)
@@ -734,12 +875,14 @@ def test_a_stored_day_that_is_no_longer_sealed_is_reported_although_no_change_st
     first, *_, last = sealed_days(archive, numbers, 3)
     sink = Days()
     follow(sink, DayFollower)
+    sink.stored.clear()
     archive.set_aside(MIDNIGHT + 8 * 3600)
     if is_made_again:
         archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
     lose_changes(archive, how)
     follow(sink, DayFollower)
     follow(sink, DayFollower)
+    assert sink.stored == {}
     # Counters of the first day have cells in the second one, too, which is open again then.
     reported = [date for _, date, _ in sink.changing]
     assert (reported[0], len(reported)) == (first, 2 if is_made_again else 1)

@@ -1,5 +1,6 @@
 """Sums of jobs are what was done, once, whatever falls, jumps or is said twice. The rule itself: tests/test_increases.py."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,8 +9,11 @@ from job_days import BILLION, DAY, JobDays, polled
 
 from tokiod.analysis.top import top
 from tokiod.increases import FELL, IMPLAUSIBLE, OLDER
+from tokiod.job_columns import UNKNOWN
+from tokiod.jobs.activity import activity, by_lives, following, is_next, places_before
+from tokiod.jobs.rows import JobRows
 from tokiod.jobs.span import Days, series, span_rows
-from tokiod.jobs.unknown import sum_of, sums_at, sums_from
+from tokiod.jobs.unknown import sum_of, sums_at, sums_from, with_nan
 from tokiod.reader.jobs import totals
 from tokiod.reader.span import Span
 from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, job_key
@@ -162,6 +166,61 @@ def test_a_sum_that_no_job_can_have_is_unknown_and_never_wraps():
     assert sums_from(np.array([0, 2]), most, None).tolist() == [-1, 2**62 + 12]
     assert sums_from(np.array([0, 2, 4]), most, None).tolist() == [-1, 2**62 + 7, 5]
     assert (sum_of(most), sum_of(most[2:3]), sum_of(np.array([-1])), sum_of(np.empty(0, np.int64))) == (None, 7, None, None)
+
+
+@pytest.mark.parametrize("lowest", [-1, 0])
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_are_of_what_is_known_at_each_place_and_from_each_row(seed, lowest):
+    draw = np.random.default_rng(seed)
+    values, place = draw.integers(lowest, 4, 30), np.unique(draw.integers(0, 12, 30), return_inverse=True)[1]
+    firsts, weights = np.flatnonzero(np.diff(np.sort(place), prepend=-1)), draw.random(30)
+
+    def total(some, of=None):
+        known = [value * weight for value, weight in zip(some, of if of is not None else np.ones(len(some)), strict=True) if value >= 0]
+        return sum(known) if known else UNKNOWN
+
+    assert sums_at(place, values, place.max() + 1).tolist() == [total(values[place == one]) for one in range(place.max() + 1)]
+    parts = [slice(first, last) for first, last in pairwise([*firsts, len(values)])]
+    assert sums_from(firsts, values, None).tolist() == [total(values[part]) for part in parts]
+    assert sums_from(firsts, values, weights).tolist() == pytest.approx([total(values[part], weights[part]) for part in parts])
+    assert sum_of(values) == total(values)
+    shown = with_nan(values)
+    assert shown.dtype == (np.float64 if (values < 0).any() else np.int64)
+    np.testing.assert_array_equal(shown, [np.nan if value < 0 else value for value in values])
+
+
+def test_the_largest_sum_is_two_to_the_62():
+    half, zeros = np.array([2**61, 2**61], np.int64), np.zeros(2, np.int64)
+    assert (sum_of(half), sums_at(zeros, half, 1).tolist(), sums_from(zeros[:1], half, None).tolist()) == (2**62, [2**62], [2**62])
+    more = half + 512
+    assert (sum_of(more), sums_at(zeros, more, 1).tolist(), sums_from(zeros[:1], more, None).tolist()) == (None, [-1], [-1])
+
+
+def test_the_lives_of_jobs_are_sorted_by_their_begin_and_each_row_follows_the_one_of_its_life():
+    """Job 0: a life, one that began before it, and the first one again; job 1 on two targets."""
+    job, target = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 0, 0, 1])
+    columns = {
+        "time": np.array([10, 20, 30, 40, 50, 60]), "begin": np.array([8, 3, 8, 3, 3, 3]), "last": np.arange(6), "ended": np.zeros(6, int),
+    }  # fmt: skip
+    counts = {"open.samples": np.arange(6), "page_faults.samples": np.array([1, -1, 2, -1, 3, 4]), "mem_bytes.max": np.full(6, -1)}
+    rows = JobRows(np.array([b"a", b"b"]), np.array([b"x", b"y"]), job, target, columns, counts)
+    found = by_lives(rows)
+    assert found.columns["time"].tolist() == [20, 40, 10, 30, 50, 60]
+    assert is_next(found).tolist() == [False, True, True, True, False, False]
+    assert following(found).tolist() == [False, True, False, True, False, False]
+    assert {name: place.tolist() for name, place in places_before(found, is_next(found)).items()} == {
+        "page_faults.samples": [-1, -1, -1, 2, -1, -1],
+    }  # fmt: skip
+    assert by_lives(found.where(np.array([0, 1, 2, 3]))).columns["begin"].tolist() == [3, 3, 8, 8]
+    of_nodes = replace(rows, counts={"cpu.sum": np.arange(6)})
+    assert by_lives(of_nodes) is of_nodes
+    assert following(of_nodes).tolist() == [False, True, True, True, False, False]
+    done = activity(found)
+    assert (done.counts["open.samples"].tolist(), done.is_known.tolist()) == ([1, 2, 0, 2, 4, 5], [True] * 6)
+    some = done.where(np.array([False, True, False, True, False, False]))
+    assert (some.since.tolist(), some.counts["open.samples"].tolist(), len(some.odd[OLDER])) == ([20, 10], [2, 2], 2)
+    assert done.where(np.ones(6, bool)) is done
+    assert rows.where(np.ones(6, bool)) is rows
 
 
 def test_the_first_row_of_a_job_whose_begin_was_rounded_down_counts_once(made):

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tokiod.config import load as config
-from tokiod.errors import ConfigError
+from tokiod.errors import ConfigError, TokiodError
 from tokiod.jobs.groups import shown
 from tokiod.jobs.identity import JobIdentities, identities, without_users
 from tokiod.window import Window
@@ -84,6 +84,8 @@ def test_commands_of_days_that_an_earlier_version_stored_as_jobs_are_not_shown_a
 def test_one_user_has_one_hash_which_depends_on_the_key():
     users = [job_parts(key)["user"] for key in stored("hashed")]
     assert users[1] == users[3] != users[0]
+    assert {len(user) for user in users} == {16, 0}
+    assert [len(job_parts(key)["command"]) for key in stored("hashed")] == [0, 16, 0, 0]
     assert users == [job_parts(key)["user"] for key in stored("hashed")]
     assert not {*users} & {job_parts(key)["user"] for key in stored("hashed", key=KEY + b"!")} - {""}
 
@@ -116,8 +118,13 @@ def test_a_hash_needs_a_key_of_the_site(tmp_path):
         configuration(tmp_path, 'users = "hashed"')
     loaded = configuration(tmp_path, 'users = "hashed"\nkey_file = "jobs.key"')
     (tmp_path / "jobs.key").write_text("short\n")
-    with pytest.raises(ConfigError, match="a key of 5 bytes; expected 16 or more"):
-        identities(loaded)
+    for text in ("short", "x" * 15):
+        (tmp_path / "jobs.key").write_text(f"{text}\n")
+        with pytest.raises(ConfigError) as raised:
+            identities(loaded)
+        assert raised.value.faults == [f"jobs.key_file: a key of {len(text)} bytes; expected 16 or more, as of openssl rand -hex 32"]
+    (tmp_path / "jobs.key").write_text(f"{'x' * 16}\n")
+    assert identities(loaded)._of(NAMED) == stored("hashed", [NAMED], b"x" * 16)[0]
     (tmp_path / "jobs.key").write_bytes(KEY + b"\n")
     assert identities(loaded)._of(NAMED) == stored("hashed", [NAMED])[0]
 
@@ -129,6 +136,24 @@ def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(t
     assert identities(loaded)._of(NAMED) == first
     (key,) = loaded.archive.private.iterdir()
     assert (stat.S_IMODE(key.stat().st_mode), len(key.read_bytes())) == (0o600, 64)
+
+
+def test_a_key_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+    loaded = configuration(tmp_path, "")
+    with pytest.raises(TokiodError, match=r"^the key of job ids can't be made: .*jobs\.key: No such file or directory$"):
+        identities(loaded)
+
+
+def test_windows_without_jobs_and_other_tables_stay_as_they_are():
+    meta, other = (
+        WindowMeta("jobs", "lustre_jobstats", "fs", Window(0, 60)),
+        TableRows("jobs/other", ("time", "job"), (np.array([5]), np.array([NAMED]))),
+    )
+    none = TableRows(JOB_TABLE, JOB_COLUMNS, tuple(np.empty(0, "S1") for _ in JOB_COLUMNS))
+    empty, whole = Collected(meta, [], []), Collected(meta, [], [other, none])
+    done = JobIdentities("no", KEY)
+    assert done.applied(empty) is empty
+    assert [*map(id, done.applied(whole).tables)] == [id(other), id(none)]
 
 
 def test_a_key_that_is_made_for_a_job_table_of_another_one_is_reported_once(tmp_path):

@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import datetime as dt
 import errno
+import inspect
 import os
+import re
+import signal
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ import job_rows
 import numpy as np
 import pytest
 from job_rows import DATE, DAY, collected, rows
+from structlog.testing import capture_logs
 from waiting import wait_for
 
 from tokiod.errors import Refusal
@@ -22,11 +26,12 @@ from tokiod.jobs import table_file
 from tokiod.jobs.identity import JobIdentities
 from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
-from tokiod.jobs.table import MERGE_WINDOWS, JobTable
+from tokiod.jobs.table import CHECK_SECONDS, MERGE_WINDOWS, JobTable
 from tokiod.jobs.table_file import NotAJobTable, opened
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
+from tokiod.units import NEVER
 from tokiod.window import Calendar, Window
 from tokiod.window_data import JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
 
@@ -145,15 +150,16 @@ def test_windows_are_merged_and_the_rows_stay_the_same(site):
     assert sorted(stored_windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
 
 
-def test_a_window_that_comes_after_its_day_was_merged_is_added_to_what_was_there(site):
+@pytest.mark.parametrize("again", range(3))
+def test_a_window_that_comes_after_its_day_was_merged_is_added_to_what_was_there(site, again):
     for number in range(3):
         site.store(number)
     site.clock.jump(2 * 86400)
     site.run()
     assert len(table_files(site.place)) == 1
-    site.store(1, jobs=("7",))
+    site.store(again, jobs=("7",))
     late = as_cells(all_rows(site.place))
-    assert {one[0].split(b"\x1f")[0] for one in late if DAY + 60 <= one[-1] < DAY + 120} == {b"1", b"2", b"7"}
+    assert {one[0].split(b"\x1f")[0] for one in late if 0 <= one[-1] - DAY - 60 * again < 60} == {b"1", b"2", b"7"}
     site.run()
     assert len(table_files(site.place)) == 1
     assert as_cells(all_rows(site.place)) == late
@@ -178,6 +184,8 @@ def test_files_of_a_watched_folder_that_hold_parts_of_one_window_do_not_replace_
     assert site.table.commit() == []
     assert [key.split(b"\x1f")[0] for key in all_rows(site.place).jobs.tolist()] == [b"1", b"2"]
     assert len(all_rows(site.place)) == 4
+    sources = [file.source for file in table_files(site.place)]
+    assert (len(set(sources)), [len(one) for one in sources]) == (3, [len("jobs.") + 16] * 3)
     site.clock.jump(2 * 86400)
     site.run()
     assert (len(table_files(site.place)), len(all_rows(site.place))) == (1, 4)
@@ -199,7 +207,7 @@ def everything(place):
 
 
 def users_of(place):
-    return sorted({job_parts(key)["user"] for key in all_rows(place).jobs.tolist()})
+    return sorted({job_parts(key)["user"] for key in read([place], 0, 2 * DAY).jobs.tolist()})
 
 
 def pass_time(clock, table, seconds=TRUSTED_SECONDS + 60):
@@ -239,6 +247,14 @@ def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(sit
     site.run(2)
     pass_time(site.clock, site.table)
     assert (len(table_files(site.place)), users_of(site.place)) == (1, [""])
+    # A clock that went back for a while, so that a window came with its users.
+    site.clock.jump(-2 * 86400)
+    site.store(2, jobs=("8",))
+    site.run(2)
+    assert (len(table_files(site.place)), users_of(site.place)) == (1, ["", "1000"])
+    site.clock.jump(2 * 86400)
+    pass_time(site.clock, site.table)
+    assert users_of(site.place) == [""]
 
 
 def test_days_after_their_retention_are_removed(site):
@@ -304,11 +320,12 @@ def test_what_fails_in_one_day_stops_no_other_and_is_tried_again_a_day_later(sit
     place = directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1))
     assert [file.is_window for where in (site.place, place) for file in table_files(where)] == [True, False]
     monkeypatch.setattr(jobs_table, "merge", merge)
-    site.run()
-    assert table_files(site.place)[0].is_window
-    asyncio.run(site.clock.advance(86400))
-    site.run()
-    assert [file.is_window for file in table_files(site.place)] == [False]
+    failed = site.table._failed[site.place]
+    for seconds, is_window in ((86400 - CHECK_SECONDS, True), (86400, False)):
+        asyncio.run(site.clock.advance(failed + seconds - site.clock.monotonic()))
+        site.table.run()
+        site.table.run()
+        assert [file.is_window for file in table_files(site.place)] == [is_window]
 
 
 def test_a_window_that_is_stored_again_during_a_merge_stays_where_its_inode_returns(site):
@@ -496,6 +513,14 @@ def test_a_window_that_several_files_hold_is_taken_from_the_first_of_them(tmp_pa
         assert (len(index.windows), set(file["rows/open.samples"][...].tolist())) == (5, {2})
 
 
+def test_no_more_files_are_merged_at_once_than_may_be_open(tmp_path):
+    paths = [tmp_path / str(number) for number in range(241)]
+    with pytest.raises(ValueError, match="241 files, at most 240 are merged at once"):
+        jobs_merge.merge(paths, tmp_path / "all", Files())
+    with pytest.raises(FileNotFoundError):
+        jobs_merge.merge(paths[:240], tmp_path / "all", Files())
+
+
 def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_place(site):
     site.store(0)
     left = site.place / ".1-2.jobs.tmp"
@@ -519,18 +544,25 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
     merging = site.table._merging
     while not list(site.place.glob(".*.tmp")):
         assert merging.process.poll() is None, "the merge ended before it was seen"
-    merging.process.kill()
-    merging.process.wait()
+    assert os.getpriority(os.PRIO_PROCESS, merging.process.pid) == 19
+    assert merging.process.args[3:6] == ["tokiod.jobs.merge_process", str(os.getpid()), "keep"]
+    if ends == "merge":
+        merging.process.kill()
+        merging.process.wait()
+    else:
+        site.table.close()
+    assert merging.process.returncode == -signal.SIGKILL
     assert [table_files(site.place), as_cells(all_rows(site.place))] == [windows, before]
     if ends == "merge":
-        site.table.run()
+        with capture_logs() as logs:
+            site.table.run()
         assert not site.table.is_busy
+        assert [(one["event"], one["error"]) for one in logs] == [("jobs.not_merged", "the process that merges ended with -9")]
         asyncio.run(site.clock.advance(86400))
         table = site.table
         site.store(MERGE_WINDOWS)  # so that the next merge makes another file
         before = as_cells(all_rows(site.place))
     else:
-        site.table.close()
         table = JobTable(site.table.root, site.table.calendar, site.clock)
     table.run()
     assert not list(site.place.glob(".*.tmp")) or table.is_busy
@@ -541,11 +573,130 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
 
 
 def test_rows_of_another_table_and_batches_are_refused(site):
-    other = TableRows("jobs/other", ("time",), (np.array([DAY]),))
-    with pytest.raises(Refusal, match="expected rows of jobs/operations alone"):
-        site.table.apply(collected(0, other))
-    with pytest.raises(Refusal, match="without its columns"):
-        site.table.apply(collected(0, TableRows(JOB_TABLE, ("time",), (np.array([DAY]),))))
+    other, own = TableRows("jobs/other", ("time",), (np.array([DAY]),)), rows(DAY + 5, ("1",))
+    one = collected(0, own)
+    expected = "source jobs: expected rows of jobs/operations alone, got "
+    for refused, reason in (
+        (collected(0, other), f"{expected}jobs/other"),
+        (replace(one, tables=[own, other]), f"{expected}jobs/other"),
+        (replace(one, tables=[own, own]), f"{expected}batches"),
+        (replace(one, tables=[]), f"{expected}batches"),
+        (replace(one, batches=(object(),)), f"{expected}batches"),
+        (
+            collected(0, TableRows(JOB_TABLE, ("time",), (np.array([DAY]),))),
+            "source jobs: jobs/operations without its columns time, target, job, begin, last, ended",
+        ),
+    ):
+        with pytest.raises(Refusal) as raised:
+            site.table.apply(refused)
+        assert (str(raised.value), raised.value.when) == (reason, "never")
+
+
+def look(site, at):
+    """Let a table look at its files, and end what it begins."""
+    site.clock.jump(at - CHECK_SECONDS - site.clock.time())
+    asyncio.run(site.clock.advance(CHECK_SECONDS))
+    site.table.run()
+    site.table.run()
+
+
+def test_an_hour_of_windows_is_merged_once_none_of_them_comes_again_and_a_day_an_hour_after_its_end(site):
+    for number in range(MERGE_WINDOWS - 1):
+        site.store(number)
+    look(site, DAY + 86400 - 60)
+    assert len(table_files(site.place)) == MERGE_WINDOWS - 1 == 59
+    site.store(100)
+    for at, files in ((100 * 60 + 60 + 3999, 60), (100 * 60 + 60 + 4000, 1)):
+        look(site, DAY + at)
+        assert len(table_files(site.place)) == files
+    site.store(1439)
+    for at, files in ((86400 + 3599, 2), (86400 + 3600, 1)):
+        look(site, DAY + at)
+        assert len(table_files(site.place)) == files
+    written = table_files(site.place)[0].path.stat()
+    look(site, DAY + 86400 + 9999)
+    assert table_files(site.place)[0].path.stat() == written, "it was written again"
+
+
+def test_a_table_looks_each_half_minute_and_at_once_after_a_merge(site):
+    days = [directory_of(site.table.root, "fs", DATE + dt.timedelta(days=day)) for day in range(3)]
+    site.clock.jump(9 * 86400)
+    for place, number in zip(days, (0, 1440, 2880), strict=True):
+        site.store(number)
+        assert table_files(place)[0].is_window
+
+    def merged():
+        return [not file.is_window for place in days for file in table_files(place)]
+
+    for advance, is_busy, expected in (
+        (0, True, [True, False, False]), (0, True, [True, True, False]), (0, True, [True] * 3), (0, False, [True] * 3),
+    ):  # fmt: skip
+        asyncio.run(site.clock.advance(advance))
+        site.table.run()
+        assert [site.table.is_busy, sum(merged())] == [is_busy, sum(expected)]
+    site.store(2881)
+    for advance, is_busy in ((29.5, False), (0.5, True)):
+        asyncio.run(site.clock.advance(advance))
+        site.table.run()
+        assert site.table.is_busy == is_busy
+
+
+@pytest.mark.parametrize(("seconds", "is_over"), [(59, False), (60, True)])
+@pytest.mark.parametrize("kept", ["retention", "users_retention"])
+def test_days_and_users_are_kept_to_the_second(site, kept, seconds, is_over):
+    """Of a window that ends a minute after midnight, eight hours later."""
+    site.store(0)
+    site.table.configure(**{"retention": NEVER, "users_retention": NEVER} | {kept: 8 * 3600})
+    pass_time(site.clock, site.table, 7 * 3600)
+    asyncio.run(site.clock.advance(seconds))
+    with capture_logs() as logs:
+        site.table.run()
+        site.table.run()
+    assert (site.place.exists(), users_of(site.place)) == {
+        "retention": (not is_over, [] if is_over else ["1000"]), "users_retention": (True, [""] if is_over else ["1000"]),
+    }[kept]  # fmt: skip
+    assert [one["event"] for one in logs] == [{"retention": "jobs.removed", "users_retention": "jobs.merged"}[kept]] * is_over
+
+
+def test_a_window_that_cannot_be_put_in_place_is_reported_and_the_others_are_stored(site):
+    site.table.files = FaultyFiles(site.table.root)
+    for number in range(3):
+        site.table.apply(collected(number, rows(DAY + 60 * number + 5, ("1",), **{"open.samples": 1})))
+    site.table.files.fail("rename", 2, errno.ENOSPC)
+    (failed,) = site.table.commit()
+    path = site.place / f"{DAY + 60}-{DAY + 120}@jobs.jobs"
+    assert (failed.system, failed.window, failed.path) == ("fs", Window(DAY + 60, DAY + 120), str(path))
+    assert os.strerror(errno.ENOSPC) in failed.reason
+    assert [window[1] for window in stored_windows(site.place)] == [DAY, DAY + 120]
+    assert site.table.commit() == []
+
+
+@pytest.mark.parametrize("operation", ["create", "fsync"])
+def test_a_window_that_cannot_be_written_is_tried_again_and_leaves_nothing(site, operation):
+    site.table.files = FaultyFiles(site.table.root)
+    site.table.files.make_directory(site.place)
+    site.table.files.fail(operation, 1, errno.ENOSPC)
+    with pytest.raises(Refusal, match=rf"^fs: .*{os.strerror(errno.ENOSPC)}") as refused:
+        site.table.apply(collected(0, rows(DAY + 5, ("1",), **{"open.samples": 1})))
+    assert (refused.value.when, site.table.commit(), list(site.place.iterdir())) == ("retry", [], [])
+
+
+def test_a_table_that_is_closed_leaves_nothing_of_what_was_not_committed(site):
+    site.store(0)
+    site.table.apply(collected(1, rows(DAY + 65, ("1",), **{"open.samples": 1})))
+    assert len(list(site.place.iterdir())) == 2
+    site.table.close()
+    assert [path.name for path in site.place.iterdir()] == [f"{DAY}-{DAY + 60}@jobs.jobs"]
+
+
+def test_a_root_that_is_no_directory_is_reported_once_and_a_missing_one_never(site):
+    with capture_logs() as logs:
+        look(site, DAY + 3600)
+        assert logs == []
+        site.table.root.touch()
+        for later in (60, 120):
+            look(site, DAY + 3600 + later)
+    assert [(one["event"], one["path"]) for one in logs] == [("jobs.not_merged", str(site.table.root))]
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
@@ -678,7 +829,7 @@ def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site,
     def polled(number, last, source="jobs"):
         found = rows(DAY + 60 * number + 5, ("1",), **{"open.samples": 9})
         values = list(found.values)
-        values[found.columns.index("last")][:] = last * 10**9
+        values[found.columns.index("last")][0] = last * 10**9
         site.table.apply(collected(number, replace(found, values=tuple(values)), source=source))
         assert site.table.commit() == []
 
@@ -690,8 +841,44 @@ def test_a_window_with_operations_of_a_later_one_that_is_stored_is_refused(site,
     with pytest.raises(Refusal, match=r"was polled after \[.*\), which is stored: the clock went back") as refused:
         polled(7, DAY + 100 * 60)
     assert (refused.value.when, len(all_rows(site.place))) == ("never", 8)
+    with pytest.raises(Refusal, match="the clock went back"):
+        polled(99, DAY + 100 * 60)
+    with pytest.raises(Refusal, match=re.escape(f"was polled after {Window(DAY + 6000, DAY + 6060)}, which")):
+        polled(8, DAY + 101 * 60)
     polled(7, DAY + 100 * 60 - 1)
     polled(8, DAY + 100 * 60, source="other")
     polled(100, DAY + 101 * 60 - 1)
     polled(102, DAY + 400 * 60)  # a server whose clock is ahead
     assert len(all_rows(site.place)) == 8 + 2 + 2 + 2
+    site.table.apply(collected(110, rows(DAY + 6605, ("1",), **{"open.samples": 9})))  # and not yet committed
+    with pytest.raises(Refusal, match=re.escape(f"was polled after {Window(DAY + 6600, DAY + 6660)}, which")):
+        polled(105, DAY + 110 * 60)
+
+
+def test_the_first_window_of_a_system_may_have_any_operations_and_a_file_of_its_name_is_reported(site):
+    ahead = rows(DAY + 400, ("1",), **{"open.samples": 9})
+    site.table.apply(collected(0, ahead))
+    (site.table.root / "other").touch()
+    with capture_logs() as logs, pytest.raises(Refusal, match="other") as refused:
+        site.table.apply(collected(0, ahead, system="other"))
+    assert refused.value.when == "retry"
+    assert [(one["event"], one["path"]) for one in logs] == [("jobs.not_merged", str(site.table.root / "other"))]
+
+
+def test_a_damaged_day_whose_users_are_past_their_retention_is_reported_and_the_next_one_done(site):
+    site.table.configure(NEVER, 86400)
+    for number in (0, 1440):
+        site.store(number)
+    look(site, DAY + 3 * 86400)
+    look(site, DAY + 3 * 86400)
+    (damaged,) = table_files(site.place)
+    damaged.path.write_bytes(b"x" * 5000)
+    with capture_logs() as logs:
+        pass_time(site.clock, site.table)
+    assert [one["path"] for one in logs if one["event"] == "jobs.not_merged"] == [str(site.place)]
+    assert users_of(directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1))) == [""]
+
+
+def test_a_table_takes_its_settings_and_nothing_of_its_state():
+    given = ["root", "calendar", "clock", "files", "seal_after", "retention", "users_retention", "inline"]
+    assert [*inspect.signature(JobTable).parameters] == given

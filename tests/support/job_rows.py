@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from tokiod.jobs.activity import activity
+from tokiod.jobs.activity import activity, by_lives
 from tokiod.jobs.rows import JobRows
 from tokiod.jobs.table_file import FIXED
 from tokiod.window import Window
@@ -31,6 +31,7 @@ def joined(tables):
 
 def totals(found):
     """Return {(target, key of a job): {count: sum}} of all activity in rows, without zeros."""
+    found = by_lives(found)
     done, result = activity(found), defaultdict(Counter)
     for name, counts in done.counts.items():
         for row in np.flatnonzero(counts):

@@ -123,15 +123,14 @@ class DayFollower(Follower[DaySink]):
     def _days(self, part: LogPart, system: str, cursor: Cursor) -> list[Day]:
         """Return the days of which there are files, and those that were stored and whose files are gone."""
         since = self.held_since(part, system)
-        # The clock may be behind that of the writer; the end of the newest window is not.
-        today = self.calendar.day(max(int(self.clock.time()), part.data_ends.get(system, 0))).date
+        today = self.calendar.day(self.newest(part, system)).date
         stored = (self.calendar.day_of_date(dt.date.fromisoformat(date)) for date in cursor.days.get(system, {}))
         return sorted({*self.rows.days(system, today), *(day for day in stored if day.end > since)})
 
     async def _note_changes(self, sink: DaySink, part: LogPart, cursor: Cursor) -> Cursor:
         """Report the stored days that are no longer sealed; the other days that changed are looked at."""
         for change in (one for one in part.changes if one.system in self.systems):
-            for day in self._days_of(change.window):
+            for day in self.days_of(change.window.start, change.window.end):
                 stored = cursor.days.get(change.system, {}).get(str(day.date))
                 file = await asyncio.to_thread(self._identity, change.system, day)
                 if change.kind != "sealed" and stored is not None and stored.file and stored.file != file:
@@ -140,13 +139,6 @@ class DayFollower(Follower[DaySink]):
                 if change.kind == "sealed" or stored is not None:
                     self._due[change.system, day] = change.seq
         return cursor.moved(part.changes[-1].seq)
-
-    def _days_of(self, window: Window) -> Iterator[Day]:
-        start = window.start
-        while start < window.end:
-            day = self.calendar.day(start)
-            yield day
-            start = day.end
 
     def _identity(self, system: str, day: Day) -> tuple[int, ...]:
         """Return what another file of the day would have differently; empty without a file. Raises Transient and Fatal."""

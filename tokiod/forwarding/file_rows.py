@@ -197,8 +197,7 @@ class FileRows:
             day = self._calendar.day(start)
             seconds = self._seconds(system, day)
             first = max(day.start, start - start % self._window)
-            reached = (first + seconds) // self._window * self._window
-            end = min(day.end, max(reached, _up(first + 1, self._window)))
+            end = min(day.end, (first + seconds) // self._window * self._window)
             yield Piece(system, day, Window(first, min(end, _up(window.end, self._window))))
             start = end
 
@@ -242,7 +241,7 @@ class FileRows:
             raise DamagedFile(str(error)) from None
         except OSError as error:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
-        blocks = [one for one in found if one is not None and one.rows]
+        blocks = [one for one in found if one is not None]
         self._known.note(blocks, piece.day)
         blocks += list(self._missing(piece, blocks, revision, epoch))
         return [*self._former(piece, blocks, revision - 1, epoch), blocks]
@@ -250,7 +249,8 @@ class FileRows:
     def _block(self, part: Part, name: str, piece: Piece, revision: int, epoch: int) -> Block | None:
         shape = part.shape(name)
         step = shape.step or piece.day.end - piece.day.start
-        first, last = _rows(piece.window, shape.start, step, shape.rows, self._window)
+        first, last = _rows(piece.window, shape.start, step, self._window)
+        last = min(last, shape.rows)
         if first >= last:
             return None
         values = part.read(name, first, last)
@@ -288,7 +288,7 @@ class FileRows:
     def _rows_of(self, piece: Piece, step: int) -> tuple[int, int, int]:
         """Return the start, step and number of the rows that a file of the day would have in a piece."""
         day = piece.day
-        first, last = _rows(piece.window, day.start, step, -(-(day.end - day.start) // step), self._window)
+        first, last = _rows(piece.window, day.start, step, self._window)
         return day.start + first * step, step, max(0, last - first)
 
 
@@ -296,16 +296,17 @@ def _no_values(rows: int, columns: tuple[str, ...]) -> NDArray[np.float64]:
     return np.full((rows, len(columns)), np.nan)
 
 
-def _rows(window: Window, start: int, step: int, rows: int, unit: int) -> tuple[int, int]:
+def _rows(window: Window, start: int, step: int, unit: int) -> tuple[int, int]:
     """Return the rows [first, last) of a file that overlap a window, from the beginning of the unit in which the first of them begins.
 
-    start: of the file; unit: seconds of the sink's windows. A row longer than these begins in one of them and belongs to it.
+    start: of the file, which may have fewer rows; unit: seconds of the sink's windows. A row longer than these begins in one of them and
+    belongs to it.
     """
     first = max(0, (window.start - start) // step)
     begins = start + first * step
     if begins < window.start:
         first = max(0, -(-(begins - begins % unit - start) // step))
-    return first, min(rows, max(0, -(-(window.end - start) // step)))
+    return first, max(0, -(-(window.end - start) // step))
 
 
 def _up(time: int, unit: int) -> int:

@@ -16,7 +16,7 @@ from tokiod.forwarding.file_rows import FileRows, Known
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
     from pathlib import Path
 
     from tokiod.change_sink import SinkConfig
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.forwarding.change_reader import LogPart
     from tokiod.forwarding.state import ShownState
+    from tokiod.window import Day
 
 log = structlog.get_logger()
 
@@ -77,6 +78,17 @@ class Follower(Generic[S]):
         Rows that were sent and are gone from the files are still to be sent as missing.
         """
         raise NotImplementedError
+
+    def newest(self, part: LogPart, system: str) -> int:
+        """Return now; where the clock is behind that of the writer, the end of the newest window. Epoch seconds."""
+        return max(int(self.clock.time()), part.data_ends.get(system, 0))
+
+    def days_of(self, start: int, end: int) -> Iterator[Day]:
+        """Yield the site days that have a part of [start, end), epoch seconds."""
+        while start < end:
+            day = self.calendar.day(start)
+            yield day
+            start = day.end
 
     # Files of older days may be moved or deleted at any time. Their rows stay in the receiver, as at any other time.
     def held_since(self, part: LogPart, system: str) -> int:

@@ -28,6 +28,7 @@ from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
 from tokiod.reports.sinks import configured_sink
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS, MAX_SOURCE_WAIT_SECONDS, backoff, outcome_of
+from tokiod.runtime.secrets import mask
 from tokiod.tts.live.files import sweep
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class SinkProcess:
     async def _follow(self, opened: Any) -> None:
         while not self._is_reloaded:
             more = await self._follower.step(opened)
-            if self._failures or self._shown.now.state != "running":
+            if self._failures:
                 log.info("sink.up", sink=self._section.name)
                 self._failures = 0
                 self._shown.change("running")
@@ -164,9 +165,9 @@ class SinkProcess:
         if outcome == "bug":
             text = f"fault of the sink: {type(error).__name__}: {error}"
             log.error("sink.broken", sink=self._section.name, error=text, exc_info=error)
-        is_fatal = outcome == "fatal"
+        is_fatal, text = outcome == "fatal", mask(text)
         seconds = FATAL_RETRY_SECONDS if is_fatal else backoff(self._failures, MAX_SOURCE_WAIT_SECONDS, self._rng)
-        if self._failures == 1 or self._shown.now.reason != text:
+        if self._shown.now.reason != text:
             level = log.error if is_fatal else log.warning
             level("sink.fatal" if is_fatal else "sink.waiting", sink=self._section.name, reason=text)
         self._shown.change("fatal" if is_fatal else "waiting", text)

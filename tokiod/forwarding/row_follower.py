@@ -53,8 +53,7 @@ class RowFollower(Follower[ChangeSink]):
     async def from_files(self, part: LogPart, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
         """Put the days into the backlog of which there are files, or whose files are gone since rows of them were sent."""
         for system in systems:
-            # The clock may be behind that of the writer; the end of the newest window is not.
-            latest = max(int(self.clock.time()), part.data_ends.get(system, 0)) + AHEAD_SECONDS
+            latest = self.newest(part, system) + AHEAD_SECONDS
             days = await asyncio.to_thread(self.rows.days, system, self.calendar.day(latest).date)
             for day in sorted({*days, *self._sent_days(system, self.held_since(part, system))}):
                 start, end = max(day.start, since), min(day.end, latest)
@@ -64,12 +63,8 @@ class RowFollower(Follower[ChangeSink]):
 
     def _sent_days(self, system: str, since: int) -> Iterator[Day]:
         """Yield the days from the first to the last of which rows were sent, and that end after a time."""
-        sent = self.rows.sent(system)
-        start = since if sent is None else max(since, sent.start)
-        while sent is not None and start < sent.end:
-            day = self.calendar.day(start)
-            yield day
-            start = day.end
+        if (sent := self.rows.sent(system)) is not None:
+            yield from self.days_of(max(since, sent.start), sent.end)
 
     async def _send_changes(self, sink: ChangeSink, part: LogPart, cursor: Cursor) -> Cursor:
         """Send the spans that are one piece; return the cursor after the changes, with the longer ones in its backlog."""

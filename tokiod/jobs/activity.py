@@ -48,9 +48,7 @@ class Activity:
 
 
 def activity(rows: JobRows) -> Activity:
-    """Return the differences of rows that are sorted by job, target and time, or by_lives()."""
-    if (order := _order_of_lives(rows)) is not None:
-        return activity(rows.where(order)).where(np.argsort(order))
+    """Return the differences of rows that are sorted by_lives()."""
     found = increases(_samples(rows))
     counts = {name: found.counts.get(name, values) for name, values in rows.counts.items()}
     odd = {OLDER: found.is_older, IMPLAUSIBLE: found.is_implausible, FELL: found.fell}
@@ -58,23 +56,17 @@ def activity(rows: JobRows) -> Activity:
 
 
 def by_lives(rows: JobRows) -> JobRows:
-    """Return rows that are sorted by job, target, life and time."""
-    order = _order_of_lives(rows)
-    return rows if order is None else rows.where(order)
+    """Return rows sorted by job, target, life and time; without jumps of clocks and old answers they are as read."""
+    begin = rows.columns["begin"]
+    if all(map(is_of_parts, rows.counts)) or not (is_next(rows)[1:] & (begin[1:] < begin[:-1])).any():
+        return rows
+    return rows.where(np.lexsort((rows.columns["time"], begin, rows.target, rows.job)))
 
 
 def is_credible(rows: JobRows) -> NDArray[np.bool_]:
     """Return bool[n]: which rows are not refused. Rows are sorted by_lives(), here and below."""
     is_older, is_implausible = refused(_samples(rows))
     return ~(is_older | is_implausible)
-
-
-def _order_of_lives(rows: JobRows) -> NDArray[np.int64] | None:
-    """Return the order of rows by job, target, life and time; None where it is that, as without jumps of clocks and old answers."""
-    begin = rows.columns["begin"]
-    if all(map(is_of_parts, rows.counts)) or not (is_next(rows)[1:] & (begin[1:] < begin[:-1])).any():
-        return None
-    return np.lexsort((rows.columns["time"], begin, rows.target, rows.job))
 
 
 def is_next(rows: JobRows) -> NDArray[np.bool_]:

@@ -67,7 +67,7 @@ def grouped(series: Series, by: Literal["job", "user"], users: Users) -> Groups:
     names = sorted(set(labels))
     number = {label: i for i, label in enumerate(names)}
     of_key = np.array([number[label] for label in labels], np.int64)
-    place, n, width = of_key[key], len(names), len(series.targets) + 1
+    place, n, width = of_key[key], len(names), len(series.targets)
     since, until = np.full(n, np.iinfo(np.int64).max), np.zeros(n, np.int64)
     np.minimum.at(since, place, series.since)
     np.maximum.at(until, place, series.until)

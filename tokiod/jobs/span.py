@@ -230,7 +230,7 @@ def _last_before(rows: JobRows, start: int) -> JobRows:
     for name, counts in rows.counts.items():
         if not is_state(name) and counts.min() < 0:
             place = place_before(counts[at], follows)
-            last = np.where(counts[at[since]] >= 0, since, place[since])
+            last = np.where(counts[at[ends]] >= 0, ends, place[ends])
             since = np.where(last >= 0, np.minimum(since, last), since)
     is_kept = np.zeros(len(at) + 1, np.int64)
     np.add.at(is_kept, since, 1)
@@ -315,7 +315,7 @@ def _added(found: list[Series]) -> Series:
     if not found:
         return Series(empty, empty, none, none, none, none, {}, odd)
     if len(found) == 1:
-        return replace(found[0], odd=odd)
+        return replace(*found, odd=odd)
     jobs, targets = (np.unique(np.concatenate([getattr(one, name) for one in found])) for name in ("jobs", "targets"))
     job = np.concatenate([np.searchsorted(jobs, one.jobs)[one.job] for one in found])
     target = np.concatenate([np.searchsorted(targets, one.targets)[one.target] for one in found])

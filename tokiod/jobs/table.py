@@ -34,7 +34,7 @@ from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.layout import unreadable
-from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
+from tokiod.tts.live.files import REAL, Files, put_in_place, replacing, temporary_path
 from tokiod.units import NEVER
 from tokiod.window import Window
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows
@@ -336,8 +336,6 @@ class JobTable:
             self.files.unlink(file.path)
         directory.rmdir()
         self._swept.discard(directory)
-        self._anonymous.discard(directory)
-        self._failed.pop(directory, None)
         log.info("jobs.removed", path=str(directory), reason="its retention is over")
 
 
@@ -358,15 +356,8 @@ def _holds_one_of(merged: TableFile, windows: Sequence[TableFile]) -> bool:
 
 def replace_by_merged(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None) -> None:
     """Merge files and put the result in place, durably. Raises as merge()."""
-    temporary = temporary_path(target)
-    try:
+    with replacing(target, files) as temporary:
         merge(paths, temporary, files, rename)
-        put_in_place(temporary, target, files)
-        sync_name(target, files)
-    except BaseException:
-        with suppress(OSError):
-            files.unlink(temporary)
-        raise
 
 
 def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) -> None:

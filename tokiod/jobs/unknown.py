@@ -31,8 +31,7 @@ def sums_at(place: NDArray[np.int64], values: NDArray[Any], n: int) -> NDArray[A
 def sums_from(firsts: NDArray[np.int64], values: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[Any]:
     """Return the sum of what is known from each of `firsts` to before the next; UNKNOWN as in sums_at(). weights: of the values."""
     weighted = values if weights is None else values * weights
-    if is_partly := bool(values.min(initial=0) < 0):
-        known = values >= 0
+    if is_partly := not (known := values >= 0).all():
         weighted = np.where(known, weighted, 0)
     found: NDArray[Any] = np.add.reduceat(weighted, firsts)
     if is_partly:

@@ -97,6 +97,27 @@ def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
     assert len(none) == 0
 
 
+def test_a_window_has_as_many_rows_as_steps(asked):
+    values = np.arange(18.0).reshape(2, 3, 3)
+    states = np.hstack([job_state(node=node) for node in (0, 2)])
+    (found,), _ = asked(lambda n: collected(n, values=values, states=states), call=lambda nodes: nodes.collect(Window(START, START + 180)))
+    assert [one.value.tolist() for one in found.batches] == [part.ravel().tolist() for part in values]
+    assert dict(zip(found.tables[0].columns, found.tables[0].values, strict=True))["target"].tolist() == [b"nid1", b"nid3"]
+
+
+def test_a_request_that_no_hub_takes_holds_up_no_end(tmp_path):
+    """Its socket is there, as of a hub that was killed."""
+    (tmp_path / "hub").touch()
+    nodes = live(config(), Site(UTC, FakeClock(), hub=f"ipc://{tmp_path}/hub"))
+
+    async def ask():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(nodes.count(WINDOW), 0.01)
+        await nodes.close()
+
+    asyncio.run(ask())
+
+
 def test_answers_to_earlier_requests_are_skipped(asked):
     (found,), _ = asked(lambda n: [*collected(n - 1, records=1), *collected(n + 1, records=2), *collected(n)])
     assert found.records == 9
