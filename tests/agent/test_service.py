@@ -1,11 +1,20 @@
-"""The agent as a process runs it: its loop, with clocks that a test sets."""
+"""The agent as a process runs it: its loop, with clocks that a test sets, and a real process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from keyed import Keyring
 
+from tokiod.agent.sensor import Readings
 from tokiod.agent.service import Agent
 from tokiod.agent.settings import Settings
 
+ROOT = Path(__file__).parents[2]
 BOOT = 1_800_000_000.0
 
 
@@ -53,3 +62,43 @@ def test_rows_of_the_clock_before_are_not_sent_between_two_samples(node):
     node.starts()
     node.offset -= 300
     assert node.agent.link._rows.starts() == []
+
+
+def test_what_is_absent_or_dropped_is_in_the_log_once(node):
+    node.starts()
+    node.log.clear()
+    absent = node.agent._sampler.absent
+    absent["a"] = "no a"
+    readings = Readings()
+    readings.drop("malformed", "x", 2)
+    node.agent._report({"cpu": readings})
+    absent["b"] = "no b"
+    node.agent._report({"cpu": readings, "disk": readings})
+    del absent["b"]
+    absent["a"] = "still no a"
+    node.agent._report({"cpu": readings})
+    later = "(later ones are counted only)"
+    assert node.log == [
+        "sensor a: nothing to read: no a", f"sensor cpu: malformed: x {later}", "sensor b: nothing to read: no b",
+        f"sensor disk: malformed: x {later}", "sensor a: nothing to read: still no a",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "address"), [(signal.SIGTERM, "{}/notify"), (signal.SIGINT, "@{}/notify")])
+def test_an_agent_tells_systemd_how_it_is_and_ends_at_a_signal(number, address, tmp_path):
+    """The address is that of a file, or an abstract one."""
+    Keyring(tmp_path / "keys").made("node")
+    config = tmp_path / "agent.toml"
+    config.write_text('hub = "tcp://127.0.0.1:1"\nhub_key_file = "keys/server.key"\nkey_file = "keys/node.key_secret"\n')
+    line = [sys.executable, "-m", "tokiod.agent", "--config", str(config), "--root", str(tmp_path)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address.format(tmp_path).replace("@", "\0"))
+        systemd.settimeout(60)
+        environment = {**os.environ, "NOTIFY_SOCKET": address.format(tmp_path)}
+        with subprocess.Popen(line, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            told = [systemd.recv(1000).decode() for _ in range(2)]
+            process.send_signal(number)
+            told.append(systemd.recv(1000).decode())
+            _, said = process.communicate(timeout=60)
+    assert told == ["READY=1", "WATCHDOG=1\nSTATUS=hub: connecting; 0 rows sent", "STOPPING=1"]
+    assert (process.returncode, "tokiod agent: hub tcp://127.0.0.1:1: connecting\n" in said) == (0, True)
