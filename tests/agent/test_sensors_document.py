@@ -37,7 +37,7 @@ def test_the_period_of_a_page_is_that_of_the_sensor_or_of_its_command(one):
     stated = fields((DOCS / "sensors" / f"{one.name}.md").read_text())
     if command := re.search(r"every (\d+) s, killed after (\d+) s$", stated["Reads"]):
         module = {"ipmi": ipmi, "lustre_jobs": lustre_jobs}[one.name]
-        assert (module.PERIOD_SECONDS, module.DEADLINE_SECONDS) == (int(command[1]), int(command[2]))
+        assert (int(command[1]), int(command[2])) == (module.PERIOD_SECONDS, module.DEADLINE_SECONDS)
         assert (stated["Period"], one.period) == (f"{command[1]} s", sensor.TICK_SECONDS)
     else:
         assert stated["Period"].partition(";")[0] == f"{one.period:g} s"

@@ -197,8 +197,6 @@ def next_time(  # noqa: PLR0913, PLR0917 - a span, and what of it is wanted
     paths: Sequence[Path], dataset: str, after: int, end: int, parts: OpenParts, filesystem: str | None = None
 ) -> int | None:
     """Return the time of the first row with a value after one, and before `end`, of a file system's targets or all."""
-    if after + 1 >= end:
-        return None
     for matrix in _matrices(paths, dataset, Span(after + 1, end), parts):
         for first in range(0, matrix.rows, ROWS_AT_ONCE):
             if (rows := _filled(matrix.read(first, min(first + ROWS_AT_ONCE, matrix.rows))[:, _chosen(matrix, filesystem)])).size:
