@@ -312,6 +312,39 @@ def no_inotify():
     raise OSError(24, "no inotify")
 
 
+def test_without_inotify_a_job_is_found_by_the_search_of_each_ten_seconds(node, monkeypatch):
+    monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(f"{SCOPE}/job_4", 0)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    assert ["slurm:5" in node.sample() for _ in range(12)] == [False] * 9 + [True] * 3
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    # The kernel gives no more to read of an open file, which a directory on disk does.
+    node.sampler.sensors[0].jobs[f"sys/fs/cgroup/{SCOPE}/job_5"].close()
+    assert (node.sample().keys(), [job for job, *_ in node.ends]) == ({"slurm:4"}, ["slurm:5"])
+
+
+@pytest.mark.parametrize(("levels", "found"), [(8, {"slurm:5": 2.0}), (9, {})])
+def test_a_job_is_looked_for_in_ten_levels_of_directories(node, levels, found):
+    node.v2("/".join(["d"] * levels) + "/slurmstepd.scope/job_5", 2_000_000)
+    assert node.sample() == found
+
+
+def test_the_files_that_change_slowly_are_read_by_every_ninth_sample_or_by_those_of_each_ten_seconds(node, monkeypatch):
+    """Samples may come a little early."""
+    reads, read = [], HeldFile.read
+    monkeypatch.setattr(HeldFile, "read", lambda self: (reads.append((Path(self.path).name, node.now)), read(self))[1])
+    node.v2(f"{SCOPE}/job_5", 2_000_000, memory_current="7\n", memory_stat="pgfault 1\n")
+    node.sample(30)
+    assert [now for name, now in reads if name == "memory.stat"] == [0, 9, 18, 27]
+    assert [now for name, now in reads if name == "memory.current"] == [0, *range(30)]
+    reads.clear()
+    for now in (40.0, 48.5, 56.9, 65.5):
+        node.now = now
+        node.sample()
+    assert [now for name, now in reads if name == "memory.stat"] == [40, 48.5, 65.5]
+
+
 def test_a_job_that_is_empty_for_a_moment_has_not_ended(node):
     node.v2(f"{SCOPE}/job_5", 2_000_000)
     for populated in [1, 0, 0, 0, 1] * 8:
