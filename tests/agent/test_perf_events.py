@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from cgroup_jobs import V2, remove, run_in, tree_of
 
+from tokiod.agent import perf_event
 from tokiod.agent.perf_event import EVENTS, EventCounts, GroupCount, fitting
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
@@ -79,6 +80,58 @@ def touch(pages):
     with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
         for page in range(pages):
             memory[page * mmap.PAGESIZE] = 1
+
+
+def test_the_numbers_of_events_and_of_the_call_are_those_of_the_kernels_headers(monkeypatch):
+    """linux/perf_event.h: perf_hw_id, perf_sw_ids; asm/unistd.h."""
+    hardware = {
+        "cycles": 0, "instructions": 1, "cache_references": 2, "cache_misses": 3, "branches": 4, "branch_misses": 5, "ref_cycles": 9,
+    }  # fmt: skip
+    software = {"task_clock": 1, "page_faults": 2, "context_switches": 3, "cpu_migrations": 4}
+    assert {name: (event.kind, event.number) for name, event in EVENTS.items()} == {
+        **{name: (0, number) for name, number in hardware.items()}, **{name: (1, number) for name, number in software.items()},
+    }  # fmt: skip
+    assert {name: (event.unit, event.factor) for name, event in EVENTS.items() if event.unit != "1"} == {"task_clock": ("s", 1e-9)}
+    assert {event.factor for event in EVENTS.values() if event.unit == "1"} == {1}
+    asked = []
+
+    class Libc:
+        def syscall(self, number, attributes, *others):
+            asked.append((number.value, attributes.raw, *(one.value for one in others)))
+            return 5
+
+    monkeypatch.setattr(perf_event, "_libc", Libc)
+    calls = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "ppc64le": 319, "ppc64": 319, "s390x": 331}
+    for machine in calls:
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert perf_event._open_event(EVENTS["page_faults"], 3, 7 if machine == "x86_64" else -1, 6) == 5
+    # Its first version has 64 bytes; read format: both times and the group; flags: closed on exec, of a cgroup.
+    attributes = struct.pack("=IIQQQQQIIQ", 1, 64, 2, 0, 0, 1 | 2 | 8, 0, 0, 0, 0) + b"\0"
+    assert asked == [(number, attributes, *((7, 3, 6, 12) if number == 298 else (-1, 3, 6, 8))) for number in calls.values()]
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    with pytest.raises(OSError, match="unknown number of perf_event_open on vax"):
+        perf_event._open_event(EVENTS["page_faults"], 0, -1, -1)
+
+
+def test_events_of_the_processor_are_counted_three_at_a_time_and_those_of_the_kernel_together(monkeypatch):
+    """Of a machine that has all but one, which this one need not be."""
+
+    def opened(event, *_):
+        if event.name == "ref_cycles":
+            raise OSError(2, "no such event")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    before = open_descriptors()
+    groups, missing = fitting(EVENTS.values(), 0)
+    assert ([[event.name for event in group] for group in groups], missing) == (
+        [
+            ["cycles", "instructions", "cache_references"], ["cache_misses", "branches", "branch_misses"],
+            ["task_clock", "page_faults", "context_switches", "cpu_migrations"],
+        ],
+        ["ref_cycles"],
+    )  # fmt: skip
+    assert open_descriptors() == before
 
 
 def test_counts_are_what_was_added_since_the_reading_before():
