@@ -3,6 +3,7 @@
 The tests of the kernel need CAP_PERFMON and are skipped without it, those of jobs also where cgroups cannot be written.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -131,6 +132,26 @@ def test_events_of_the_processor_are_counted_three_at_a_time_and_those_of_the_ke
         ],
         ["ref_cycles"],
     )  # fmt: skip
+    assert open_descriptors() == before
+
+
+def test_events_that_cannot_be_opened_leave_nothing_open_and_a_cpu_that_went_offline_is_left_out(monkeypatch, tmp_path):
+    code = errno.EMFILE
+
+    def opened(event, cpu, *_):
+        if (event.name, cpu) == ("cpu_migrations", 1):
+            raise OSError(code, os.strerror(code))
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    before, groups = open_descriptors(), [[EVENTS["page_faults"]], [EVENTS["context_switches"], EVENTS["cpu_migrations"]]]
+    with pytest.raises(OSError, match="Too many open files"):
+        EventCounts(groups, [1, 0], str(tmp_path))
+    assert open_descriptors() == before
+    code = errno.ENODEV
+    counts = EventCounts(groups, [1, 0], str(tmp_path))
+    assert len(open_descriptors()) == len(before) + 3
+    counts.close()
     assert open_descriptors() == before
 
 
