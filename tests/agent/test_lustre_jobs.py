@@ -1,6 +1,5 @@
 """job_stats: the values are those of the publishers' own tests, and only what changed is parsed."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -101,25 +100,6 @@ NO_LINE = "no line TARGET.job_stats= in the output"
 def test_garbage_is_counted(sensor, text, count, example):
     readings = read(sensor, text)
     assert (readings.jobs, readings.drops, readings.examples) == ({}, {"malformed": count}, {"malformed": example})
-
-
-def test_lctl_is_asked_once_in_a_minute_and_not_waited_for(tmp_path):
-    (tmp_path / "answer").write_bytes(TELEGRAF)
-    sensor, found = LustreJobs(Tree(str(tmp_path)), ["cat", str(tmp_path / "answer")]), Readings()
-    sensor.find()
-    assert not sensor.read_ahead(0.0, is_rare=False)
-    sensor.sample(found, 0.0)
-    assert (sensor.is_waiting(), sensor.read_ahead(0.0, is_rare=False)) == (True, False)
-    give_up = time.monotonic() + 10
-    while sensor.is_waiting() and time.monotonic() < give_up:
-        sensor.sample(found, 0.0)
-    assert ({job for job, *_ in found.jobs}, found.drops) == ({"cluster-testjob1", "testjob2"}, {})
-    assert [sensor.read_ahead(now, is_rare=False) for now in (59.9, 60.0)] == [True, False]
-    (tmp_path / "answer").unlink()
-    sensor.sample(found, 60.0)
-    while sensor.is_waiting() and time.monotonic() < give_up:
-        sensor.sample(found, 60.0)
-    assert (found.drops, found.examples) == ({"command failed": 1}, {"command failed": "cat: exit status 1"})
 
 
 def test_a_node_without_lustre_or_its_command_says_so(tmp_path):
