@@ -83,7 +83,7 @@ def test_failures_have_reasons(tmp_path):
 def test_an_output_without_end_ends_its_command_and_no_part_of_it_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(command_module, "MAX_OUTPUT_BYTES", 1 << 20)
     with pytest.raises(CommandFailed, match="at most 1048576 bytes") as failed:
-        ended(Command(script(tmp_path, "exec yes"), period=60.0, deadline=30.0))
+        ended(Command(script(tmp_path, "exec head -c 100000000 /dev/zero"), period=60.0, deadline=30.0))
     assert failed.value.reason == "output too long"
 
 

@@ -180,6 +180,18 @@ def test_what_is_read_ahead_is_understood_with_the_most_memory(tmp_path):
     assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 40
 
 
+def test_a_job_without_memory_is_read_ahead_too(tmp_path):
+    cgroup, places = whole(tmp_path, 2)
+    places["memory.current"].unlink()
+    cgroup.read(Readings(), is_full=True)
+    cgroup.read_ahead()
+    cgroup.understand(Readings())
+    cgroup.close()
+    assert {metric.name: value for metric, value in cgroup.fresh.items()} == {
+        "job_cpu": 5.0, "job_cpu_user": 3.0, "job_cpu_system": 2.0, "job_cpu_throttled": 7.0,
+    }  # fmt: skip
+
+
 def test_a_device_that_leaves_the_list_keeps_its_bytes_in_the_jobs_sums(v2):
     read_of = [disks(v2("io.stat", text)[0])["read"] for text in (
         SDA.format(100) + SDB.format(1000), SDA.format(110), "", SDA.format(5) + SDB.format(7),

@@ -269,7 +269,7 @@ class JobCgroup:
     def read_ahead(self) -> None:
         """Read the quick files, for understand(). Raise OSError, ValueError."""
         texts = [file.read() for file, _ in self._quick]
-        if len(texts) > 1 and texts[1:] != self._ahead[1:]:
+        if len(texts) > 1:
             self._most = max(self._most, int(texts[1]))
         self._ahead = texts
 

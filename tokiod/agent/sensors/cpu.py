@@ -57,7 +57,7 @@ class Cpu(Sensor):
     def read_ahead(self, now: float, *, is_rare: bool) -> bool:
         text = self._stat.read()
         # The last lines but one, in all kernels since 2.6.
-        states = _STATES_LINES.match(text, max(0, text.rfind(b"\nprocs_running ")))
+        states = _STATES_LINES.match(text, text.rfind(b"\nprocs_running "))
         if states is None:
             return False
         self._ahead = text
