@@ -64,6 +64,22 @@ def test_rows_of_the_clock_before_are_not_sent_between_two_samples(node):
     assert node.agent.link._rows.starts() == []
 
 
+def test_what_was_read_since_the_last_row_is_in_the_rows_that_are_sent(node):
+    for _ in range(3):
+        node.starts()
+    found = node.agent.link._rows
+    assert found.starts() == [BOOT]
+    assert node.agent.rows.at(BOOT)._counts["processes_running", ""] == 3
+
+
+def test_an_agent_that_is_closed_holds_no_file_of_its_node(tmp_path):
+    made = Node(tmp_path / "keys")
+    made.starts()
+    made.agent.close()
+    held = [Path(fd).resolve() for fd in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in held if path.is_relative_to("/proc") and not path.is_relative_to(f"/proc/{os.getpid()}")]
+
+
 def test_what_is_absent_or_dropped_is_in_the_log_once(node):
     node.starts()
     node.log.clear()
