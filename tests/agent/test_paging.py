@@ -8,7 +8,20 @@ from tokiod.agent.sensor import Absent, Readings
 from tokiod.agent.sensors.paging import Paging
 from tokiod.agent.tree import Tree
 
-VMSTAT = "pgpgin 1\npgpgout 2\npswpin 3\npswpout 4\npgfault 5\npgmajfault 6\noom_kill 7\nnuma_miss 8\nthp_fault_alloc 9\npgfree 10\nx_pgfault 11\n"
+LINES = (
+    "pgpgin",
+    "pgpgout",
+    "pswpin",
+    "pswpout",
+    "pgfault",
+    "pgmajfault",
+    "oom_kill",
+    "numa_miss",
+    "thp_fault_alloc",
+    "pgfree",
+    "x_pgfault",
+)
+VMSTAT = "".join(f"{name} {number}\n" for number, name in enumerate(LINES, 1))
 
 
 def sampled(root, text, **options):

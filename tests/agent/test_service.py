@@ -65,10 +65,10 @@ def test_rows_of_the_clock_before_are_not_sent_between_two_samples(node):
 
 
 def test_what_was_read_since_the_last_row_is_in_the_rows_that_are_sent(node):
-    for _ in range(3):
-        node.starts()
-    found = node.agent.link._rows
-    assert found.starts() == [BOOT]
+    node.agent._recorder.follow_clock()
+    for second in range(3):
+        node.agent._recorder.sample(float(second), BOOT + second)
+    assert node.agent.link._rows.starts() == [BOOT]
     assert node.agent.rows.at(BOOT)._counts["processes_running", ""] == 3
 
 

@@ -55,6 +55,8 @@ class Cpu(Sensor):
             self._parse(readings, self._stat.read(), _GAUGES)
 
     def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        if is_rare:
+            return False
         text = self._stat.read()
         # The last lines but one, in all kernels since 2.6.
         states = _STATES_LINES.match(text, text.rfind(b"\nprocs_running "))
