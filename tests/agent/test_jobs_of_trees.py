@@ -104,6 +104,9 @@ def node(tmp_path):
     made = Node(tmp_path)
     yield made
     made.sampler.close()
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names alone
+    held = [str(Path(link).readlink()) for link in links if os.path.lexists(link)]
+    assert not [file for file in held if file.startswith(f"{tmp_path}/") or "inotify" in file]
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -345,6 +348,15 @@ def test_the_files_that_change_slowly_are_read_by_every_ninth_sample_or_by_those
     assert [now for name, now in reads if name == "memory.stat"] == [40, 48.5, 65.5]
 
 
+def test_a_job_that_says_nothing_of_its_processes_goes_on(node):
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    node.sample()
+    node.write(f"sys/fs/cgroup/{SCOPE}/job_5/cgroup.events", "populated x\n")
+    (readings,) = node.sampler.wait(1.0, lambda: node.now).values()
+    assert readings.examples == {"malformed": "cgroup.events of slurm:5: invalid literal for int() with base 10: b'x'"}
+    assert (node.sample(EMPTY_SECONDS + 3), node.ends) == ({"slurm:5": 2.0}, [])
+
+
 def test_a_job_that_is_empty_for_a_moment_has_not_ended(node):
     node.v2(f"{SCOPE}/job_5", 2_000_000)
     for populated in [1, 0, 0, 0, 1] * 8:
@@ -538,7 +550,9 @@ def test_the_removal_of_a_cgroup_that_was_left_behind_is_found_where_its_event_i
     node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
     list(sensor._watches.changes())
     sensor._watches.changes = lambda: [(cgroup_watches.LOST, None, "")]
-    sensor.heed(Readings(), 2.0)
+    readings = Readings()
+    sensor.heed(readings, 2.0)
+    assert readings.examples == {"events lost": "inotify's queue was full"}
     assert (list(sensor._ended), list(sensor._named)) == ([], ["slurm:6"])
 
 
