@@ -1,6 +1,7 @@
 """The agent as a process runs it: its loop, with clocks that a test sets, and a real process."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -78,6 +79,13 @@ def test_an_agent_that_is_closed_holds_no_file_of_its_node(tmp_path):
     made.agent.close()
     held = [Path(fd).resolve() for fd in Path("/proc/self/fd").iterdir()]
     assert not [path for path in held if path.is_relative_to("/proc") and not path.is_relative_to(f"/proc/{os.getpid()}")]
+
+
+def test_each_run_of_an_agent_has_a_session_of_its_own(node, tmp_path):
+    other = Node(tmp_path / "other")
+    sessions = {one.agent.link._session for one in (node, other)}
+    other.agent.close()
+    assert [bool(re.fullmatch("[0-9a-f]{16}", session)) for session in sessions] == [True, True]
 
 
 def test_what_is_absent_or_dropped_is_in_the_log_once(node):
