@@ -81,6 +81,31 @@ def test_an_agent_that_is_closed_holds_no_file_of_its_node(tmp_path):
     assert not [path for path in held if path.is_relative_to("/proc") and not path.is_relative_to(f"/proc/{os.getpid()}")]
 
 
+def test_samples_are_a_second_apart_and_none_is_made_up_for_after_a_sleep(node):
+    sampled, waited, told, steps = [], [], [], iter([0.0, 0.4, 0.6, 8.9, 0.1, 100.0, 0.0, 0.2, 0.9])
+    recorder, node.agent.link._dial_at = node.agent._recorder, float("inf")
+    recorder.sample = lambda now, time: sampled.append((round(now, 6), round(time - BOOT, 6)))
+    recorder.wait = lambda seconds, *_: waited.append(round(seconds, 6))
+
+    def stopping():
+        step = next(steps, None)
+        node.now += step or 0.0
+        return step is None
+
+    node.agent.run(stopping, lambda line: told.append((line, node.now)), node.log.append)
+    assert sampled == [(now, now) for now in (0.0, 1.0, 9.9, 10.0, 110.0, 110.0, 111.1)]
+    assert waited == [1.0, 0.6, 1.0, 0.0, 0.9, 0.0, 1.0, 0.8, 0.9]
+    status = "WATCHDOG=1\nSTATUS=hub: connecting; 0 rows sent"
+    assert told == [("READY=1", 0.0), (status, 0.0), (status, 10.0), (status, 110.0), ("STOPPING=1", pytest.approx(111.1))]
+    assert node.log == ["hub tcp://127.0.0.1:1: connecting"]
+
+
+def test_an_agent_dials_its_hub_while_it_samples(node):
+    for _ in range(2):
+        node.starts()
+    assert node.agent.link.dials == 1
+
+
 def test_each_run_of_an_agent_has_a_session_of_its_own(node, tmp_path):
     other = Node(tmp_path / "other")
     sessions = {one.agent.link._session for one in (node, other)}
