@@ -243,6 +243,11 @@ def test_a_device_of_v1_without_its_numbers_is_no_reading(v1):
     assert disks(v1(BYTES, "8:0 Read 80\n8:0 Write 7\n")[0])["read"] == 80
 
 
+def test_a_word_with_two_equals_signs_is_no_reading(v2):
+    values, dropped = v2("io.stat", SDA.format("1=2"))
+    assert (disks(values), list(dropped)) == ({}, ["malformed"])
+
+
 def test_a_number_that_is_none_is_counted(v2):
     values, dropped = v2("io.stat", SDA.format("x"))
     assert (disks(values), list(dropped)) == ({}, ["malformed"])

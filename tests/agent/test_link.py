@@ -76,6 +76,10 @@ def test_a_dial_that_fails_is_followed_by_one_after_half_of_a_delay_or_all_of_it
     assert all(301 <= one.next_due() <= 302 for one in links)
 
 
+def test_a_hub_is_greeted_after_a_minute_of_silence_and_waited_for_30_seconds():
+    assert (HELLO_SECONDS, HELLO_SPREAD_SECONDS, CONNECT_SECONDS, MAX_ASKED_ROWS, wire.MAX_JOBS) == (60, 30, 30, 24 * 60, 2000)
+
+
 def test_first_dials_and_greetings_of_a_silent_hub_are_spread(links):
     first = [one.next_due() for one in links]
     assert 0 <= min(first) < 0.1

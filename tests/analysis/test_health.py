@@ -152,6 +152,16 @@ def test_a_file_system_without_values_is_unknown(several):
         at([several], START + 14 * STEP, "c")
 
 
+def test_a_file_system_that_alone_has_values_needs_no_name(tmp_path):
+    names = ("a-OST0006", "c-OST0006")
+    path = save(tmp_path / "two.hdf5", START, {USED: {12: [10, NAN]}, TOTAL: {12: [100, NAN]}}, columns=dict.fromkeys((USED, TOTAL), names))
+    found = at([path], START + 12 * STEP)
+    assert [one["name"] for one in found["targets"]] == ["a-OST0006"]
+    assert at([path], START + 12 * STEP, "a") == found
+    with pytest.raises(NoFullness, match=r"of a target of c; known file systems: a$"):
+        at([path], START + 12 * STEP, "c")
+
+
 def test_a_file_of_several_file_systems_is_shown_by_file_system(several):
     def run(*arguments):
         return CliRunner().invoke(main, ["health", str(several), *arguments])

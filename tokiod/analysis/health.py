@@ -7,8 +7,8 @@ the rows of two days may be differently far apart.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
+from statistics import mode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -262,7 +262,7 @@ def _overload(served: Sample | None, time: int, moved: list[Sample], osts: int) 
     ages = [time - sample.time for sample in ([served] if served is not None else moved)]
     found: dict[str, Any] = {"fshealth_ost_failures_lead_secs": max(ages, default=None)}
     counts = [] if served is None else [int(value) for value in served.values.values() if value > 0]
-    usual = Counter(sorted(counts)).most_common(1)[0][0] if counts else None
+    usual = mode(sorted(counts)) if counts else None
     more = [] if usual is None else [count for count in counts if count > usual]
     mean = sum(more) / len(more) if more else 0.0
     figures = {
