@@ -348,6 +348,38 @@ def test_the_files_that_change_slowly_are_read_by_every_ninth_sample_or_by_those
     assert [now for name, now in reads if name == "memory.stat"] == [40, 48.5, 65.5]
 
 
+def test_jobs_are_read_ahead_unless_one_ends_or_begins_soon(node):
+    (sensor,) = node.sampler.sensors
+
+    def is_ahead(*, is_rare=False):
+        return sensor.read_ahead(node.now, is_rare=is_rare)
+
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    sensor.find()
+    assert not is_ahead()
+    node.sample()
+    assert (is_ahead(), is_ahead(is_rare=True)) == (True, False)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    assert is_ahead()
+    readings = Readings()
+    sensor.understand(readings)
+    assert readings.jobs == {("slurm:5", "", f"job_{name}"): value for name, value in (("cpu", 3), ("cpu_user", 3), ("cpu_system", 0))}
+    sensor._removed["a parent"] = []
+    assert not is_ahead()
+    sensor._removed.clear()
+    sensor._watches.is_blind = True
+    assert not is_ahead()
+    sensor._watches.is_blind = False
+    assert is_ahead()
+    node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
+    node.sample()
+    assert not is_ahead()
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    node.sample(3)
+    assert (node.ends, is_ahead()) == ([("slurm:5", 3.0, True)], True)
+
+
 def test_a_job_that_says_nothing_of_its_processes_goes_on(node):
     node.v2(f"{SCOPE}/job_5", 2_000_000)
     node.sample()
