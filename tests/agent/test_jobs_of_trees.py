@@ -327,6 +327,20 @@ def test_without_inotify_a_job_is_found_by_the_search_of_each_ten_seconds(node, 
     assert (node.sample().keys(), [job for job, *_ in node.ends]) == ({"slurm:4"}, ["slurm:5"])
 
 
+def test_a_directory_that_cannot_be_watched_is_counted_and_searched(node, monkeypatch):
+    def no_watch(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cgroup_watches.Inotify, "watch", no_watch)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    found = node.sampler.sample(0.0)["jobs"]
+    assert (found.drops["no inotify watch"], found.examples["no inotify watch"]) == (3, "sys/fs/cgroup: No space left on device")
+    assert (found.drops["unreadable"], found.jobs["slurm:5", "", "job_cpu"]) == (1, 2.0)
+    node.now = 1.0
+    node.v2(f"{SCOPE}/job_6", 3_000_000)
+    assert node.sample(10)["slurm:6"] == 3.0
+
+
 @pytest.mark.parametrize(("levels", "found"), [(8, {"slurm:5": 2.0}), (9, {})])
 def test_a_job_is_looked_for_in_ten_levels_of_directories(node, levels, found):
     node.v2("/".join(["d"] * levels) + "/slurmstepd.scope/job_5", 2_000_000)

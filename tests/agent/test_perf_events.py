@@ -13,12 +13,14 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from cgroup_jobs import V2, remove, run_in, tree_of
 
 from tokiod.agent import perf_event
+from tokiod.agent.configured_events import ConfiguredEvents
 from tokiod.agent.perf_event import EVENTS, EventCounts, GroupCount, fitting
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
@@ -133,6 +135,48 @@ def test_events_of_the_processor_are_counted_three_at_a_time_and_those_of_the_ke
         ["ref_cycles"],
     )  # fmt: skip
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-2,5,7-8\n", [0, 1, 2, 5, 7, 8]), ("3", [3]), ("", None), ("a-b\n", None)])
+def test_the_cpus_that_are_online_are_those_of_the_kernels_list(tmp_path, text, cpus):
+    with nullcontext() if cpus else pytest.raises(ValueError, match="invalid literal"):
+        assert ConfiguredEvents(tree_of_cpus(tmp_path, text), []).cpus() == cpus
+
+
+def tree_of_cpus(root, text="0\n"):
+    path = root / "sys/devices/system/cpu/online"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return Tree(str(root))
+
+
+def test_why_an_event_is_not_counted_is_said_once(tmp_path, monkeypatch):
+    codes = {}
+
+    def opened(event, *_):
+        if code := codes.get(event.name):
+            raise OSError(code, os.strerror(code), f"perf event {event.name}")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    events, said = ConfiguredEvents(tree_of_cpus(tmp_path), ["cycles", "instructions"]), []
+    assert (events.absent, ConfiguredEvents(Tree(), []).absent) == ("not configured", "not configured")
+    for refused in (
+        {"cycles": errno.EACCES}, {"cycles": errno.ENOSYS}, {"cycles": errno.ENOSYS}, dict.fromkeys(EVENTS, errno.ENOENT),
+        {"instructions": errno.EOPNOTSUPP}, {"instructions": errno.EACCES},
+    ):  # fmt: skip
+        codes.clear()
+        codes.update(refused)
+        events.find()
+        readings = Readings()
+        events.report(readings)
+        said.append((events.absent, readings.examples))
+    denied = "perf event cycles: Permission denied: it needs CAP_PERFMON, as in dropins/agent-perf.conf"
+    none, both = "perf event cycles: Function not implemented", "this machine does not count cycles, instructions"
+    assert said == [
+        (denied, {"no perf events": denied}), (none, {"no perf events": none}), (none, {}), (both, {"no perf events": both}),
+        ("", {"event not supported": "this machine does not count instructions"}), ("", {}),
+    ]  # fmt: skip
 
 
 def test_events_that_cannot_be_opened_leave_nothing_open_and_a_cpu_that_went_offline_is_left_out(monkeypatch, tmp_path):
