@@ -8,6 +8,7 @@ from random import Random
 import pytest
 import zmq
 from keyed import Keyring
+from zmq.auth.thread import ThreadAuthenticator
 
 from tokiod.agent import wire
 from tokiod.agent.keys import AgentKeys
@@ -312,6 +313,21 @@ def test_a_turn_without_events_looks_for_them_after_ten_seconds_alone(tmp_path):
             states.append(made.link.state)
         assert states == ["connecting", f"{NOT_CONNECTED} (no answer)"]
     made.close()
+
+
+def test_a_key_that_the_hub_does_not_know_is_the_state(scene, tmp_path):
+    made = scene()
+    (tmp_path / "nobody").mkdir()
+    allowed = ThreadAuthenticator(made.context)
+    allowed.start()
+    try:
+        allowed.configure_curve(domain="*", location=str(tmp_path / "nobody"))
+        made.now += MIN_DELAY_SECONDS
+        until(made, lambda: made.link.state.startswith("refused"))
+    finally:
+        allowed.stop()
+    assert made.link.state == "refused: the hub does not know this key, or has another one"
+    assert made.now + MIN_DELAY_SECONDS / 2 <= made.link.next_due() <= made.now + MIN_DELAY_SECONDS
 
 
 def test_a_dial_without_an_answer_ends_after_30_seconds(tmp_path):
