@@ -300,10 +300,18 @@ def test_the_nodes_events_are_counted_on_all_cpus(missing):
     assert dict(after.drops) == {}
 
 
-def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(missing):
+@pytest.fixture
+def jobless(tmp_path):
+    """This machine without what runs in its cgroups."""
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
+    return tree_of_cpus(tmp_path)
+
+
+def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(missing, jobless):
     if "instructions" not in missing:
         pytest.skip("this machine counts instructions")
-    sampler = Sampler([Perf(Tree(), ["instructions", "page_faults"]), Jobs(Tree(), ["cycles", "page_faults"])])
+    sampler = Sampler([Perf(Tree(), ["instructions", "page_faults"]), Jobs(jobless, ["cycles", "page_faults"])])
     first, second = (sampler.sample(now) for now in (0.0, 70.0))
     sampler.close()
     assert [dict(found[name].drops) for found in (first, second) for name in ("perf", "jobs")] == [
@@ -314,10 +322,10 @@ def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(
     assert sampler.absent == {}
 
 
-def test_a_machine_that_counts_no_event_has_no_such_sensor_and_its_jobs_are_read(missing):
+def test_a_machine_that_counts_no_event_has_no_such_sensor_and_its_jobs_are_read(missing, jobless):
     if not {"instructions", "cycles"} <= set(missing):
         pytest.skip("this machine counts them")
-    jobs = Jobs(Tree(), ["cycles"])
+    jobs = Jobs(jobless, ["cycles"])
     sampler = Sampler([Perf(Tree(), ["cycles", "instructions"]), jobs])
     first, second = (sampler.sample(now)["jobs"] for now in (0.0, 70.0))
     assert jobs.fileno() is not None
