@@ -220,6 +220,18 @@ def test_a_day_of_any_zone_is_one_parquet_file_of_its_date_without_a_configurati
     assert (path.parent.name, pq.read_metadata(path).num_rows) == ("date=2018-01-28", 24)
 
 
+@pytest.mark.parametrize(("hours", "rows"), [(23, [23]), (25, [25]), (26, [25, 1])])
+def test_a_file_of_25_hours_is_a_day_and_a_longer_one_is_divided_at_midnight(tmp_path, hours, rows):
+    """Clocks were put back on this day."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - collected without it
+
+    start = int(dt.datetime(2018, 11, 4, tzinfo=ZoneInfo(ZONE)).timestamp())
+    spec = FileSpec(start, start + hours * 3600, {"datatargets": GroupSpec(3600, "lmt")}, {READ: MatrixSpec(("a",), counter=False)})
+    create(tmp_path / "day.hdf5", spec, created=start)
+    exported(tmp_path / "none.toml", tmp_path / "day.hdf5", "--timezone", ZONE, "--parquet", tmp_path / "out")
+    assert [pq.read_metadata(path).num_rows for path in sorted((tmp_path / "out").rglob("*.parquet"))] == rows
+
+
 def test_an_interrupted_zarr_leaves_nothing_and_may_be_repeated(site, tmp_path, monkeypatch):
     import xarray as xr  # noqa: PLC0415 - collected without it
 
