@@ -45,6 +45,14 @@ def script(tmp_path, text):
     return [str(path)]
 
 
+def limited(tmp_path, text):
+    """Start a command that waits until its limit is set, which the kernel is told after the start."""
+    command = Command(script(tmp_path, f"while [ ! -e {tmp_path}/limited ]; do sleep 0.005; done; {text}"), period=60.0, deadline=30.0)
+    assert command.take(0.0) is None
+    (tmp_path / "limited").touch()
+    return command
+
+
 def test_a_command_runs_once_in_a_period(tmp_path):
     command = Command(script(tmp_path, f"echo run >> {tmp_path}/runs; echo done"), period=60.0, deadline=30.0)
     assert ended(command, 0.0) == b"done\n"
@@ -83,7 +91,7 @@ def test_failures_have_reasons(tmp_path):
 def test_an_output_without_end_ends_its_command_and_no_part_of_it_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(command_module, "MAX_OUTPUT_BYTES", 1 << 20)
     with pytest.raises(CommandFailed, match="at most 1048576 bytes") as failed:
-        ended(Command(script(tmp_path, "exec head -c 100000000 /dev/zero"), period=60.0, deadline=30.0))
+        ended(limited(tmp_path, "exec head -c 100000000 /dev/zero"))
     assert failed.value.reason == "output too long"
 
 
@@ -165,7 +173,7 @@ def test_a_command_that_still_runs_at_the_end_is_killed(tmp_path):
 
 
 def test_a_command_finds_no_input_and_speaks_english(tmp_path):
-    command = Command(script(tmp_path, "cat; echo $LC_ALL; echo said >&2; ulimit -f"), period=60.0, deadline=30.0)
+    command = limited(tmp_path, "cat; echo $LC_ALL; echo said >&2; ulimit -f")
     assert ended(command).decode().split() == ["C", str(256 * 2048)]
     assert not command.is_running
 
