@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from stitched_days import save, slot
 
-from tokiod.analysis.job import summarize_job
+from tokiod.analysis.job import MAX_CELLS, summarize_job
 from tokiod.cli.commands.job_summaries import JOBS_PER_TASK
 from tokiod.cli.tokioctl import main
 from tokiod.reader.archive import open_archive
@@ -88,6 +88,8 @@ def day(tmp_path):
             ("datatargets/writebytes", 4),
             ("dataservers/cpuload", 2),
             ("mdtargets/opens", 2),
+            ("mdtargets/closes", 3),
+            ("mdtargets/renames", 2),
         ):
             group = file.require_group(name.partition("/")[0])
             if "timestamps" not in group:
@@ -193,9 +195,10 @@ def test_bins_are_of_the_same_time_where_groups_have_other_steps(day, count):
     assert summed["ave_bytes_read_per_dt"] == pytest.approx(np.nansum(cells["datatargets/readbytes"]) / ROWS)
 
 
-@pytest.mark.parametrize(("first", "last"), [(2, 50), (7, 8), (0, 60)])
-def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day, first, last):
+@pytest.mark.parametrize(("first", "last", "at_once"), [(2, 50, MAX_CELLS), (7, 8, MAX_CELLS), (0, 60, MAX_CELLS), (0, 60, 1)])
+def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day, first, last, at_once, monkeypatch):
     """Row 7 has no value."""
+    monkeypatch.setattr("tokiod.analysis.job.MAX_CELLS", at_once)
     path, cells = day
     expected, figures = {}, {"ave": np.mean, "max": max, "min": min}
 
@@ -209,18 +212,22 @@ def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_md
         for unit, size in (("bytes", 1), ("gibs", 2**30)):
             expected[f"fs_tot_{unit}_{key}"] = np.nansum(values) / size if rates else None
             expected |= {f"fs_{how}_{unit}_{key}_per_sec": of(rates) / size if rates else None for how, of in figures.items()}
-    loads, opens = cells["dataservers/cpuload"][first:last], cells["mdtargets/opens"][first:last]
-    rates = known_rates(opens)
+    loads = cells["dataservers/cpuload"][first:last]
     expected["fs_frac_missing"] = np.isnan(loads).mean()
     expected |= {
         "fs_ave_oss_cpu": np.mean(np.nanmean(loads, axis=0)) if rates else None,
         "fs_max_oss_cpu": np.nanmax(loads) if rates else None,
-        "fs_tot_open_ops": np.nansum(opens) if rates else None,
-        "fs_ave_open_ops_per_sec": np.mean(np.nanmean(opens / STEP, axis=0)) if rates else None,
-        "fs_max_open_ops_per_sec": np.nanmax(opens) / STEP if rates else None,
-        "fs_min_open_ops_per_sec": np.nanmin(opens) / STEP if rates else None,
-        **{f"fs_sys_{how}_open_ops_per_sec": of(rates) if rates else None for how, of in figures.items()},
     }
+    for name in ("open", "close", "rename"):
+        of_mdts = cells[f"mdtargets/{name}s"][first:last]
+        rates = known_rates(of_mdts)
+        expected |= {
+            f"fs_tot_{name}_ops": np.nansum(of_mdts) if rates else None,
+            f"fs_ave_{name}_ops_per_sec": np.mean(np.nanmean(of_mdts / STEP, axis=0)) if rates else None,
+            f"fs_max_{name}_ops_per_sec": np.nanmax(of_mdts) / STEP if rates else None,
+            f"fs_min_{name}_ops_per_sec": np.nanmin(of_mdts) / STEP if rates else None,
+            **{f"fs_sys_{how}_{name}_ops_per_sec": of(rates) if rates else None for how, of in figures.items()},
+        }
     assert_close(summarize_job(open_archive("fs", START + STEP * first, START + STEP * last, path=path)), expected)
 
 
