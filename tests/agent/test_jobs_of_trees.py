@@ -185,7 +185,7 @@ def test_a_job_of_which_nothing_is_counted_is_a_reason(node):
     assert not any(vars(node.sampler.sensors[0])[name] for name in ("_named", "_bare", "_counted", "_elsewhere"))
 
 
-@pytest.mark.parametrize("late", [0, 2, 9])
+@pytest.mark.parametrize("late", [0, 2, 5, 6, 9])
 def test_a_job_whose_cgroup_in_cpuacct_comes_last_has_its_cpu_time_and_one_end(node, late):
     """Slurm makes the ones in freezer, cpuset and memory first."""
     node.v1("slurm", 0)
@@ -362,6 +362,16 @@ def test_the_files_that_change_slowly_are_read_by_every_ninth_sample_or_by_those
     assert [now for name, now in reads if name == "memory.stat"] == [40, 48.5, 65.5]
 
 
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_a_job_has_ended_when_it_is_empty_for_five_seconds(node, is_blind, monkeypatch):
+    if is_blind:
+        monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 2_000_000, populated=0)
+    assert [(len(node.sample()), len(node.ends)) for _ in range(7)] == [(1, 0)] * 5 + [(0, 1)] * 2
+
+
 def test_jobs_are_read_ahead_unless_one_ends_or_begins_soon(node):
     (sensor,) = node.sampler.sensors
 
@@ -427,19 +437,22 @@ def test_what_runs_in_a_cgroup_that_was_left_behind_is_charged_once(node, is_see
     assert node.charged() == {"slurm:5": 10.0}
 
 
-def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node):
+@pytest.mark.parametrize(("used", "lives"), [(2.0, [2.0]), (0.003, [0.003]), (0.0015, [])])
+def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node, used, lives):
+    """Less is what the reading of the others may be off by."""
     node.v2(SCOPE, 3_000_000)
     node.v2(f"{SCOPE}/job_5", 3_000_000)
     node.v2(f"{SCOPE}/job_6", 0)
     node.sample()
     node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
     node.sample(EMPTY_SECONDS + 3)
-    node.v2(f"{SCOPE}/job_5", 5_000_000, populated=0)
-    node.v2(SCOPE, 5_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000 + int(used * 10**6), populated=0)
+    node.v2(SCOPE, 3_000_000 + int(used * 10**6))
     node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
     node.sample()
-    assert (node.ends, dict(node.drops)) == ([("slurm:5", 3.0, True), ("slurm:5", 2.0, True)], {})
-    assert node.charged()["slurm:5"] == 5.0
+    expected = [("slurm:5", pytest.approx(seconds), True) for seconds in (3.0, *lives)]
+    assert (node.ends, dict(node.drops)) == (expected, {})
+    assert node.charged()["slurm:5"] == pytest.approx(3.0 + sum(lives))
 
 
 def test_a_job_on_v1_that_ran_and_is_empty_has_one_end_and_what_runs_later_is_charged_once(node):
