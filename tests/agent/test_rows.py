@@ -143,6 +143,17 @@ def test_a_job_that_no_sample_saw_is_in_the_row_of_its_end():
     assert states(rows.at(120.0)) == {}
 
 
+def test_the_jobs_of_a_row_are_sent_with_those_that_ended_first_and_the_shortest_numbers():
+    rows = Rows(JOB_METRICS)
+    rows.take(job_reading([("a", CPU, 2.0), ("b", CPU, 2.5), ("b", MEMORY, 7)], begun=["a"]), 62.0)
+    rows.take(job_reading(ended=[("b", {"job_cpu": 3.0})]), 63.0)
+    assert repr(NodeRows({}, rows).jobs(60.0)) == "[('b', None, 63.0, True, [3, 7]), ('a', 62.0, 62.0, False, [2, None])]"
+    assert rows.at(60.0).sent == {0.0}
+    rows.take(job_reading([("a", CPU, 4.0)]), 122.0)
+    assert repr(NodeRows({}, rows).jobs(120.0)) == "[('a', 62.0, 122.0, False, [4, None])]"
+    assert rows.at(120.0).sent == set()
+
+
 def test_what_was_dropped_is_in_the_row():
     rows, readings, later = Rows([BYTES]), Readings(), Readings()
     readings.drop("vanished", "a", count=2)
