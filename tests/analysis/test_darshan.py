@@ -259,6 +259,9 @@ def test_the_biggest_interface_counts_once_and_streams_are_on_no_mount():
         "darshan_biggest_write_fs": "_unknown", "darshan_biggest_write_fs_bytes": 30,
     }  # fmt: skip
     assert [one.name for one in moved(a_log(files))] == ["<STDOUT>", "/fs/a", "/fs/b/c"]
+    assert moved(a_log([FileTransfers("posix", f"/fs/{n}", n, 0, n, 0, 1.0) for n in (0, 1)])) == [
+        FileTransfers("posix", "/fs/1", 1, 0, 1, 0, 1.0)
+    ]
     assert summarize_darshan(a_log([])).keys() == {
         f"darshan_{key}" for key in ("walltime", "end_time", "start_time", "jobid", "nprocs", "app")
     }

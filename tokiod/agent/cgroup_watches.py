@@ -75,7 +75,6 @@ class CgroupWatches:
         """End such a watch."""
         if self._inotify is not None and number is not None:
             self._inotify.unwatch(number)
-            self._populations.pop(number, None)
 
     def changes(self) -> Iterator[tuple[str, Hierarchy | None, str]]:
         """Yield what has changed since the last call, where in a hierarchy, and the cgroup."""
