@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from array import array
 from dataclasses import replace
 from itertools import count
@@ -159,6 +160,13 @@ def test_a_report_waits_a_minute_for_commands(passes, sampled):
     now, sensor = iter(count(0.0, passes)), Fake(waits=True)
     sample_once([sensor], lambda: next(now))
     assert (sensor.sampled, sensor.is_closed) == (sampled, True)
+
+
+def test_a_report_that_waits_looks_twenty_times_in_a_second():
+    sensor, end = Fake(), time.monotonic() + 0.2
+    sensor.is_waiting = lambda: time.monotonic() < end
+    sample_once([sensor], time.monotonic)
+    assert 2 <= len(sensor.sampled) <= 2 + 0.2 / 0.05
 
 
 def test_a_span_is_measured_each_second_and_at_its_end(monkeypatch):

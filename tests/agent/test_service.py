@@ -1,5 +1,6 @@
 """The agent as a process runs it: its loop, with clocks that a test sets, and a real process."""
 
+import gc
 import os
 import re
 import signal
@@ -98,6 +99,12 @@ def test_samples_are_a_second_apart_and_none_is_made_up_for_after_a_sleep(node):
     status = "WATCHDOG=1\nSTATUS=hub: connecting; 0 rows sent"
     assert told == [("READY=1", 0.0), (status, 0.0), (status, 10.0), (status, 110.0), ("STOPPING=1", pytest.approx(111.1))]
     assert node.log == ["hub tcp://127.0.0.1:1: connecting"]
+
+
+def test_what_is_there_at_the_start_is_not_searched_for_garbage(node):
+    gc.unfreeze()
+    node.starts()
+    assert gc.get_freeze_count() > 0
 
 
 def test_an_agent_dials_its_hub_while_it_samples(node):

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from keyed import Keyring
 
 from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
+from tokiod.agent.job_cgroup import METRICS
 from tokiod.agent.job_patterns import job_of, site_forms
 from tokiod.agent.keys import read_keys
+from tokiod.agent.sensors import SENSORS as SENSORS_OF_ALL
+from tokiod.agent.sensors import sensors_of
 from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings, settings_of_node
+from tokiod.agent.tree import Tree
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "agent" / "agent.toml"
 KNOWN = "hub, hub_key_file, job_cgroups, key_file, node, perf_jobs, perf_node, without"
@@ -70,6 +74,17 @@ def test_the_configuration_of_a_report_may_be_missing_at_its_usual_place_alone(t
     (tmp_path / "latin.toml").write_bytes(b'node = "\xe9"')
     with pytest.raises(SettingsError, match=r"/latin\.toml: 'utf-8' codec can't decode byte 0xe9"):
         settings_of_node(str(tmp_path / "latin.toml"), "nid7", SENSORS)
+
+
+def test_the_sensors_of_a_node_are_all_but_those_that_its_settings_leave_out():
+    names = [sensor.name for sensor in SENSORS_OF_ALL]
+    assert [sensor.name for sensor in sensors_of(Tree(), None)] == names
+    lists = {"without": ("ipmi",), "perf_node": ("cycles",), "perf_jobs": ("page_faults",), "job_cgroups": ("x=y/(a)",)}
+    found = {sensor.name: sensor for sensor in sensors_of(Tree(), Settings("", "", "", "", **lists), ["lustre_jobs"])}
+    assert [*found] == [name for name in names if name not in {"ipmi", "lustre_jobs"}]
+    assert found["perf"].metrics == (NODE_EVENTS["cycles"],)
+    assert found["jobs"].metrics[len(METRICS) :] == (JOB_EVENTS["page_faults"],)
+    assert found["jobs"]._forms == site_forms(["x=y/(a)"])
 
 
 def test_the_name_of_a_node_has_128_characters_at_most(settings):

@@ -60,7 +60,6 @@ class CgroupWatches:
         """End the watch of a directory, if there is one."""
         if self._inotify is not None and (number := self._numbers.pop(directory, None)) is not None:
             self._inotify.unwatch(number)
-            self._directories.pop(number, None)
 
     def follow(self, readings: Readings, hierarchy: Hierarchy, directory: str, path: str) -> int | None:
         """Watch the cgroup.events of a directory, whose changes are reported of `path`; return the watch's number."""

@@ -93,7 +93,7 @@ def _line(text: bytes, key: bytes) -> bytes:
         begin = 0
     elif (begin := text.find(b"\n" + key + b" ") + 1) == 0:
         raise ValueError(f"no line {key.decode()} in /proc/stat")
-    begin += len(key) + 1
+    begin += len(key)
     end = text.find(b"\n", begin)
     if end < 0:
         raise ValueError(f"the line {key.decode()} of /proc/stat has no end")
