@@ -160,6 +160,8 @@ def test_a_file_system_that_alone_has_values_needs_no_name(tmp_path):
     assert at([path], START + 12 * STEP, "a") == found
     with pytest.raises(NoFullness, match=r"of a target of c; known file systems: a$"):
         at([path], START + 12 * STEP, "c")
+    both = save(tmp_path / "both.hdf5", START, {USED: {12: [10, 20]}}, columns=dict.fromkeys((USED, TOTAL), names))
+    assert [one["name"] for one in at([both], START + 12 * STEP, "c")["targets"]] == ["c-OST0006"]
 
 
 def test_a_file_of_several_file_systems_is_shown_by_file_system(several):
