@@ -220,6 +220,18 @@ def test_what_is_read_ahead_is_understood_with_the_most_memory(tmp_path):
     assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 40
 
 
+def test_a_job_that_uses_no_memory_has_none_whatever_was_read_before(tmp_path):
+    cgroup, places = whole(tmp_path, 2)
+    places["memory.current"].write_text("0\n")
+    for is_read in (False, False, True):
+        if is_read:
+            cgroup.read(Readings(), is_full=False)
+        cgroup.read_ahead()
+        cgroup.understand(Readings())
+        assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 0
+    cgroup.close()
+
+
 def test_a_job_without_memory_is_read_ahead_too(tmp_path):
     cgroup, places = whole(tmp_path, 2)
     places["memory.current"].unlink()
