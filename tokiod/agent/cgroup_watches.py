@@ -60,6 +60,7 @@ class CgroupWatches:
         """End the watch of a directory, if there is one."""
         if self._inotify is not None and (number := self._numbers.pop(directory, None)) is not None:
             self._inotify.unwatch(number)
+            self._directories.pop(number, None)
 
     def follow(self, readings: Readings, hierarchy: Hierarchy, directory: str, path: str) -> int | None:
         """Watch the cgroup.events of a directory, whose changes are reported of `path`; return the watch's number."""
@@ -74,6 +75,7 @@ class CgroupWatches:
         """End such a watch."""
         if self._inotify is not None and number is not None:
             self._inotify.unwatch(number)
+            self._populations.pop(number, None)
 
     def changes(self) -> Iterator[tuple[str, Hierarchy | None, str]]:
         """Yield what has changed since the last call, where in a hierarchy, and the cgroup."""
