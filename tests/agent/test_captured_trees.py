@@ -1,12 +1,15 @@
 """What the sensors read from captured trees. A new tree, with the values that belong to it, is a new test."""
 
 import json
+import os
+import shutil
+from pathlib import Path
 
 import captured_tree
 import pytest
 from captured_tree import NAMES, sampler
 
-from tokiod.agent.sensors import SENSORS
+from tokiod.agent.sensors import SENSORS, lustre_client
 
 NODE_EXPORTER = {
     "fabric_received": {"mlx4_0/1": 1.8527668e07},
@@ -38,11 +41,19 @@ def tree(tmp_path):
     return lambda name: captured_tree.unpack(name, tmp_path)
 
 
+def held_open(root):
+    """Return the files below a directory that this process holds open."""
+    links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone
+    return {file for file in (str(Path(link).readlink()) for link in links if os.path.lexists(link)) if file.startswith(f"{root}/")}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_all_values_of_a_tree_are_read_and_what_is_missing_is_named(name, tree):
-    running = sampler(tree(name))
+    root = tree(name)
+    running = sampler(root)
     found = {sensor: plain(readings) for sensor, readings in running.sample(0.0).items()}
     running.close()
+    assert held_open(root) == set()
     read = {"absent": running.absent, "read": {sensor: what for sensor, what in found.items() if sensor not in running.absent}}
     assert read == json.loads((captured_tree.TREES / f"{name}.json").read_text())
 
@@ -60,6 +71,25 @@ def test_the_values_are_those_of_node_exporter(tree):
     assert temperatures == {
         "coretemp.0/Physical id 0": 55, "coretemp.0/Core 0": 54, "coretemp.0/Core 1": 52, "coretemp.0/Core 2": 53, "coretemp.0/Core 3": 50,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["lustre_2.10", "lustre_2.14", "node_exporter", "procfs"])
+def test_files_of_a_device_that_is_gone_are_not_held_open_after_the_next_search(name, tree):
+    root = tree(name)
+    running = sampler(root)
+    running.sample(0.0)
+    places = ("sys/class/hwmon", "sys/class/thermal", "sys/class/infiniband", "sys/class/powercap", *lustre_client.PLACES)
+    before = held_open(root)
+    for place in (root / place for place in places if (root / place).is_dir()):
+        device = min(place.iterdir())
+        shutil.rmtree(device.resolve())
+        if device.is_symlink():
+            device.unlink()
+    running.sample(70.0)
+    after = held_open(root)
+    running.close()
+    assert after < before
+    assert not [file for file in after if file.endswith(" (deleted)")]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -47,6 +47,13 @@ def test_a_process_that_is_stopped_while_it_reads_the_clocks_reads_them_again(wh
     assert node.readings == 4
 
 
+@pytest.mark.parametrize(("seconds", "readings"), [(0.0999, 1), (0.1001, 10)])
+def test_readings_a_tenth_of_a_second_apart_are_not_of_one_moment_and_ten_are_enough(seconds, readings):
+    node = Node(stops=dict.fromkeys(range(1, 20), seconds))
+    assert node.offset() == pytest.approx(BOOT - seconds, abs=1e-3)
+    assert node.readings == readings
+
+
 def test_the_offset_of_this_machine_is_steady():
     first, second = (clock_offset(time.time, time.monotonic) for _ in range(2))
     assert second == pytest.approx(first, abs=1.0)

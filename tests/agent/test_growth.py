@@ -30,8 +30,8 @@ def sensor(kind, *files):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text)
         (root / "sys/class/net/eth0/device").mkdir(parents=True, exist_ok=True)
-        one = kind(tree)
-        with Readings() as readings:
+        one, readings = kind(tree), Readings()
+        with readings:
             one.find()
             one.sample(readings, 0.0)
         one.close()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tokiod.agent.job_cgroup import JobCgroup, cpu_parser
+from tokiod.agent.job_cgroup import METRICS, JobCgroup, cpu_parser
 from tokiod.agent.sensor import Readings
 from tokiod.agent.tree import Tree
 
@@ -103,10 +103,50 @@ def test_between_full_readings_the_quick_files_alone_are_read(tmp_path, version)
 @pytest.mark.parametrize("is_full", [True, False])
 def test_perf_events_are_read_with_all_files(tmp_path, is_full):
     cgroup, _ = whole(tmp_path, 2)
-    cgroup.counts = SimpleNamespace(read=lambda: {"instructions": 23}, waiting=(), close=lambda: None)
-    cgroup.read(Readings(), is_full=is_full)
+    closed, readings = [], Readings()
+    cgroup.counts = SimpleNamespace(read=lambda: {"instructions": 23}, waiting=["cycles"], close=lambda: closed.append(1))
+    cgroup.read(readings, is_full=is_full)
     cgroup.close()
+    assert closed == [1]
     assert {metric.name: value for metric, value in cgroup.last.items()}.get("job_perf_instructions") == (23 if is_full else None)
+    assert cgroup.fresh.keys() == cgroup.last.keys()
+    assert readings.examples == ({"no free counter": "cycles"} if is_full else {})
+
+
+def test_a_life_of_a_cgroup_counts_from_where_the_one_before_it_ended(tmp_path):
+    cgroup, _ = whole(tmp_path, 2)
+    cgroup.read(Readings(), is_full=True)
+    values = dict.fromkeys(cgroup.last, 100.0)
+    assert cgroup.since_begin(values) is values
+    cgroup.rest()
+    assert (cgroup.has_ended, cgroup.has_files, cgroup.events, cgroup.counts) == (True, False, None, None)
+    gauges = {"job_mem", "job_mem_peak", "job_mem_anon", "job_mem_cache", "job_processes"}
+    stalls = {"job_cpu_throttled": 7.0, "job_cpu_stalled": 20.0, "job_memory_stalled": 21.0, "job_io_stalled": 22.0}
+    assert {metric.name: value for metric, value in cgroup.since_begin(values).items()} == {
+        name: 100 - (0 if name in gauges else value) for name, value in (OF_BOTH | stalls).items()
+    }
+    assert set(cgroup.since_begin(dict.fromkeys(cgroup.base, 1)).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("is_exact", "has_ended", "watch", "is_sure"),
+    [(True, False, None, True), (True, True, 5, True), (True, True, None, False), (False, False, 5, False)],
+)
+def test_all_that_was_used_is_known_of_a_job_that_is_watched_or_has_not_ended_before(tmp_path, is_exact, has_ended, watch, is_sure):
+    cgroup, _ = whole(tmp_path, 2)
+    cgroup.is_exact, cgroup.has_ended, cgroup.watch = is_exact, has_ended, watch
+    assert cgroup.is_sure is is_sure
+
+
+@pytest.mark.parametrize(("has_cpu", "name", "value", "has_used"), [
+    (True, "job_cpu", 0, False), (True, "job_cpu", 0.1, True), (True, "job_page_faults", 9, False),
+    (False, "job_page_faults", 9, True), (False, "job_cpu", 9, False),
+])  # fmt: skip
+def test_a_job_has_run_by_its_cpu_time_or_its_page_faults_where_it_has_none(tmp_path, has_cpu, name, value, has_used):
+    cgroup, _ = whole(tmp_path, 2)
+    cgroup.has_cpu = has_cpu
+    cgroup.last = {metric: value for metric in METRICS if metric.name == name}
+    assert cgroup.has_used() is has_used
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -180,6 +220,30 @@ def test_what_is_read_ahead_is_understood_with_the_most_memory(tmp_path):
     assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 40
 
 
+def test_a_job_that_uses_no_memory_has_none_whatever_was_read_before(tmp_path):
+    cgroup, places = whole(tmp_path, 2)
+    places["memory.current"].write_text("0\n")
+    for is_read in (False, False, True):
+        if is_read:
+            cgroup.read(Readings(), is_full=False)
+        cgroup.read_ahead()
+        cgroup.understand(Readings())
+        assert {metric.name: value for metric, value in cgroup.fresh.items()}["job_mem"] == 0
+    cgroup.close()
+
+
+def test_a_job_without_memory_is_read_ahead_too(tmp_path):
+    cgroup, places = whole(tmp_path, 2)
+    places["memory.current"].unlink()
+    cgroup.read(Readings(), is_full=True)
+    cgroup.read_ahead()
+    cgroup.understand(Readings())
+    cgroup.close()
+    assert {metric.name: value for metric, value in cgroup.fresh.items()} == {
+        "job_cpu": 5.0, "job_cpu_user": 3.0, "job_cpu_system": 2.0, "job_cpu_throttled": 7.0,
+    }  # fmt: skip
+
+
 def test_a_device_that_leaves_the_list_keeps_its_bytes_in_the_jobs_sums(v2):
     read_of = [disks(v2("io.stat", text)[0])["read"] for text in (
         SDA.format(100) + SDB.format(1000), SDA.format(110), "", SDA.format(5) + SDB.format(7),
@@ -229,6 +293,11 @@ def test_a_device_of_v1_without_its_numbers_is_no_reading(v1):
     values, dropped = v1(BYTES, "8:0 Read\n8:0 Total 77\n")
     assert ("read" in disks(values), dropped) == (False, {"malformed": "ValueError: no counts of device 8:0"})
     assert disks(v1(BYTES, "8:0 Read 80\n8:0 Write 7\n")[0])["read"] == 80
+
+
+def test_a_word_with_two_equals_signs_is_no_reading(v2):
+    values, dropped = v2("io.stat", SDA.format("1=2"))
+    assert (disks(values), list(dropped)) == ({}, ["malformed"])
 
 
 def test_a_number_that_is_none_is_counted(v2):

@@ -104,6 +104,9 @@ def node(tmp_path):
     made = Node(tmp_path)
     yield made
     made.sampler.close()
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names alone
+    held = [str(Path(link).readlink()) for link in links if os.path.lexists(link)]
+    assert not [file for file in held if file.startswith(f"{tmp_path}/") or "inotify" in file]
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -182,7 +185,7 @@ def test_a_job_of_which_nothing_is_counted_is_a_reason(node):
     assert not any(vars(node.sampler.sensors[0])[name] for name in ("_named", "_bare", "_counted", "_elsewhere"))
 
 
-@pytest.mark.parametrize("late", [0, 2, 9])
+@pytest.mark.parametrize("late", [0, 2, 5, 6, 9])
 def test_a_job_whose_cgroup_in_cpuacct_comes_last_has_its_cpu_time_and_one_end(node, late):
     """Slurm makes the ones in freezer, cpuset and memory first."""
     node.v1("slurm", 0)
@@ -312,6 +315,104 @@ def no_inotify():
     raise OSError(24, "no inotify")
 
 
+def test_without_inotify_a_job_is_found_by_the_search_of_each_ten_seconds(node, monkeypatch):
+    monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(f"{SCOPE}/job_4", 0)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    assert ["slurm:5" in node.sample() for _ in range(12)] == [False] * 9 + [True] * 3
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    # The kernel gives no more to read of an open file, which a directory on disk does.
+    node.sampler.sensors[0].jobs[f"sys/fs/cgroup/{SCOPE}/job_5"].close()
+    assert (node.sample().keys(), [job for job, *_ in node.ends]) == ({"slurm:4"}, ["slurm:5"])
+
+
+def test_a_directory_that_cannot_be_watched_is_counted_and_searched(node, monkeypatch):
+    def no_watch(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cgroup_watches.Inotify, "watch", no_watch)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    found = node.sampler.sample(0.0)["jobs"]
+    assert (found.drops["no inotify watch"], found.examples["no inotify watch"]) == (3, "sys/fs/cgroup: No space left on device")
+    assert (found.drops["unreadable"], found.jobs["slurm:5", "", "job_cpu"]) == (1, 2.0)
+    node.now = 1.0
+    node.v2(f"{SCOPE}/job_6", 3_000_000)
+    assert node.sample(10)["slurm:6"] == 3.0
+
+
+@pytest.mark.parametrize(("levels", "found"), [(8, {"slurm:5": 2.0}), (9, {})])
+def test_a_job_is_looked_for_in_ten_levels_of_directories(node, levels, found):
+    node.v2("/".join(["d"] * levels) + "/slurmstepd.scope/job_5", 2_000_000)
+    assert node.sample() == found
+
+
+def test_the_files_that_change_slowly_are_read_by_every_ninth_sample_or_by_those_of_each_ten_seconds(node, monkeypatch):
+    """Samples may come a little early."""
+    reads, read = [], HeldFile.read
+    monkeypatch.setattr(HeldFile, "read", lambda self: (reads.append((Path(self.path).name, node.now)), read(self))[1])
+    node.v2(f"{SCOPE}/job_5", 2_000_000, memory_current="7\n", memory_stat="pgfault 1\n")
+    node.sample(30)
+    assert [now for name, now in reads if name == "memory.stat"] == [0, 9, 18, 27]
+    assert [now for name, now in reads if name == "memory.current"] == [0, *range(30)]
+    reads.clear()
+    for now in (40.0, 48.5, 56.9, 65.5):
+        node.now = now
+        node.sample()
+    assert [now for name, now in reads if name == "memory.stat"] == [40, 48.5, 65.5]
+
+
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_a_job_has_ended_when_it_is_empty_for_five_seconds(node, is_blind, monkeypatch):
+    if is_blind:
+        monkeypatch.setattr(cgroup_watches, "Inotify", no_inotify)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    node.sample()
+    node.v2(f"{SCOPE}/job_5", 2_000_000, populated=0)
+    assert [(len(node.sample()), len(node.ends)) for _ in range(7)] == [(1, 0)] * 5 + [(0, 1)] * 2
+
+
+def test_jobs_are_read_ahead_unless_one_ends_or_begins_soon(node):
+    (sensor,) = node.sampler.sensors
+
+    def is_ahead(*, is_rare=False):
+        return sensor.read_ahead(node.now, is_rare=is_rare)
+
+    node.v2(SCOPE, 3_000_000)
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    sensor.find()
+    assert not is_ahead()
+    node.sample()
+    assert (is_ahead(), is_ahead(is_rare=True)) == (True, False)
+    node.v2(f"{SCOPE}/job_5", 3_000_000)
+    assert is_ahead()
+    readings = Readings()
+    sensor.understand(readings)
+    assert readings.jobs == {("slurm:5", "", f"job_{name}"): value for name, value in (("cpu", 3), ("cpu_user", 3), ("cpu_system", 0))}
+    sensor._removed["a parent"] = []
+    assert not is_ahead()
+    sensor._removed.clear()
+    sensor._watches.is_blind = True
+    assert not is_ahead()
+    sensor._watches.is_blind = False
+    assert is_ahead()
+    node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
+    node.sample()
+    assert not is_ahead()
+    node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
+    node.sample(3)
+    assert (node.ends, is_ahead()) == ([("slurm:5", 3.0, True)], True)
+
+
+def test_a_job_that_says_nothing_of_its_processes_goes_on(node):
+    node.v2(f"{SCOPE}/job_5", 2_000_000)
+    node.sample()
+    node.write(f"sys/fs/cgroup/{SCOPE}/job_5/cgroup.events", "populated x\n")
+    (readings,) = node.sampler.wait(1.0, lambda: node.now).values()
+    assert readings.examples == {"malformed": "cgroup.events of slurm:5: invalid literal for int() with base 10: b'x'"}
+    assert (node.sample(EMPTY_SECONDS + 3), node.ends) == ({"slurm:5": 2.0}, [])
+
+
 def test_a_job_that_is_empty_for_a_moment_has_not_ended(node):
     node.v2(f"{SCOPE}/job_5", 2_000_000)
     for populated in [1, 0, 0, 0, 1] * 8:
@@ -336,19 +437,22 @@ def test_what_runs_in_a_cgroup_that_was_left_behind_is_charged_once(node, is_see
     assert node.charged() == {"slurm:5": 10.0}
 
 
-def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node):
+@pytest.mark.parametrize(("used", "lives"), [(2.0, [2.0]), (0.003, [0.003]), (0.0015, [])])
+def test_what_ran_in_a_cgroup_that_was_left_behind_and_is_removed_before_a_look_is_known_by_its_parent(node, used, lives):
+    """Less is what the reading of the others may be off by."""
     node.v2(SCOPE, 3_000_000)
     node.v2(f"{SCOPE}/job_5", 3_000_000)
     node.v2(f"{SCOPE}/job_6", 0)
     node.sample()
     node.v2(f"{SCOPE}/job_5", 3_000_000, populated=0)
     node.sample(EMPTY_SECONDS + 3)
-    node.v2(f"{SCOPE}/job_5", 5_000_000, populated=0)
-    node.v2(SCOPE, 5_000_000)
+    node.v2(f"{SCOPE}/job_5", 3_000_000 + int(used * 10**6), populated=0)
+    node.v2(SCOPE, 3_000_000 + int(used * 10**6))
     node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
     node.sample()
-    assert (node.ends, dict(node.drops)) == ([("slurm:5", 3.0, True), ("slurm:5", 2.0, True)], {})
-    assert node.charged()["slurm:5"] == 5.0
+    expected = [("slurm:5", pytest.approx(seconds), True) for seconds in (3.0, *lives)]
+    assert (node.ends, dict(node.drops)) == (expected, {})
+    assert node.charged()["slurm:5"] == pytest.approx(3.0 + sum(lives))
 
 
 def test_a_job_on_v1_that_ran_and_is_empty_has_one_end_and_what_runs_later_is_charged_once(node):
@@ -505,7 +609,9 @@ def test_the_removal_of_a_cgroup_that_was_left_behind_is_found_where_its_event_i
     node.remove(f"sys/fs/cgroup/{SCOPE}/job_5")
     list(sensor._watches.changes())
     sensor._watches.changes = lambda: [(cgroup_watches.LOST, None, "")]
-    sensor.heed(Readings(), 2.0)
+    readings = Readings()
+    sensor.heed(readings, 2.0)
+    assert readings.examples == {"events lost": "inotify's queue was full"}
     assert (list(sensor._ended), list(sensor._named)) == ([], ["slurm:6"])
 
 

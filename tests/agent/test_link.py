@@ -8,6 +8,7 @@ from random import Random
 import pytest
 import zmq
 from keyed import Keyring
+from zmq.auth.thread import ThreadAuthenticator
 
 from tokiod.agent import wire
 from tokiod.agent.keys import AgentKeys
@@ -62,6 +63,36 @@ def test_dials_that_fail_become_rarer_to_one_in_a_minute(links):
     assert most_in_a_second(links) < 2 * NODES / (MAX_DELAY_SECONDS / 2)
 
 
+def test_a_dial_that_fails_is_followed_by_one_after_half_of_a_delay_or_all_of_it(links):
+    for delay in (2, 4, 8, 16, 32, 60, 60):
+        for one in links:
+            one._broken(100.0, "not connected")
+        due = [one.next_due() - 100 for one in links]
+        assert delay / 2 <= min(due) < 0.55 * delay
+        assert 0.95 * delay < max(due) <= delay
+    for one in links:
+        one._is_connected = True
+        one._broken(200.0, "not connected")
+        one._broken(300.0, "not connected")
+    assert all(301 <= one.next_due() <= 302 for one in links)
+
+
+def test_a_hub_is_greeted_after_a_minute_of_silence_and_waited_for_30_seconds():
+    assert (HELLO_SECONDS, HELLO_SPREAD_SECONDS, CONNECT_SECONDS, MAX_ASKED_ROWS, wire.MAX_JOBS) == (60, 30, 30, 24 * 60, 2000)
+
+
+def test_first_dials_and_greetings_of_a_silent_hub_are_spread(links):
+    first = [one.next_due() for one in links]
+    assert 0 <= min(first) < 0.1
+    assert MIN_DELAY_SECONDS - 0.1 < max(first) <= MIN_DELAY_SECONDS
+    for one in links:
+        one._rows = Known()
+        one._greet(100.0)
+    due = [one._hello_at - 100 for one in links]
+    assert HELLO_SECONDS <= min(due) < HELLO_SECONDS + 1
+    assert HELLO_SECONDS + HELLO_SPREAD_SECONDS - 1 < max(due) <= HELLO_SECONDS + HELLO_SPREAD_SECONDS
+
+
 class Known:
     """Rows whose values are known: one job, and a drop, in each."""
 
@@ -81,16 +112,17 @@ class Known:
 class Scene:
     """A link, whose clock the test moves, and the hub's socket."""
 
-    def __init__(self, directory, *starts, jobs=1):
+    def __init__(self, directory, *starts, jobs=1, host="127.0.0.1"):
         ring, self.context = Keyring(directory / "keys"), zmq.Context()
         own = ring.allowed("node")
         self.hub = self.context.socket(zmq.ROUTER)
         self.hub.curve_server, self.hub.curve_secretkey, self.hub.linger = True, ring.server.secret, 0
-        port = self.hub.bind_to_random_port("tcp://127.0.0.1")
+        self.hub.ipv6 = "[" in host
+        port = self.hub.bind_to_random_port(f"tcp://{host}")
         self.rows, self.now, self.ahead, self.route = Known(*starts, jobs=jobs), 1000.0, 0.0, b""
         metrics = [counter("bytes", "B", ""), gauge("load", "1", "")], [counter("job_cpu", "s", "")]
         self.link = Link(
-            self.context, f"tcp://127.0.0.1:{port}", AgentKeys(ring.server.public, own.own.public, own.own.secret), "nid1", "s1", "9",
+            self.context, f"tcp://{host}:{port}", AgentKeys(ring.server.public, own.own.public, own.own.secret), "nid1", "s1", "9",
             60, *metrics, self.rows, lambda: self.now + self.ahead, lambda: self.now, Random(1),
             lambda start: {"cpu: malformed": f"of {start:g}"},
         )  # fmt: skip
@@ -236,6 +268,66 @@ def test_an_agent_dials_again_when_its_hub_is_gone_and_keeps_no_answer_of_before
     made.now = made.link.next_due()
     made.link.turn(is_ready=False)
     assert (made.link.dials, len(made.link.filenos())) == (2, 2)
+
+
+def test_an_agent_dials_an_address_of_ipv6(scene):
+    try:
+        made = scene(host="[::1]")
+    except zmq.ZMQError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    assert made.received(MIN_DELAY_SECONDS)[0]["type"] == "hello"
+
+
+def test_a_connection_ends_with_the_network_or_a_message_that_is_too_long(scene):
+    """A hub without power sends no end: the kernel asks it after 20 s of silence, four times, each 10 s."""
+    made = scene(840)
+    made.received(MIN_DELAY_SECONDS)
+    own = made.link._socket
+    assert {name: own.getsockopt(getattr(zmq, name)) for name in OPTIONS} == OPTIONS
+    # Encryption adds some bytes.
+    made.hub.send_multipart([made.route, b" " * (2**21 - 100)])
+    until(made, lambda: made.link.malformed)
+    assert made.link.malformed == 1
+    made.hub.send_multipart([made.route, b" " * (2**21 + 1)])
+    until(made, lambda: made.link.state == NOT_CONNECTED)
+
+
+OPTIONS = {
+    "TCP_KEEPALIVE": 1, "TCP_KEEPALIVE_IDLE": 20, "TCP_KEEPALIVE_INTVL": 10, "TCP_KEEPALIVE_CNT": 4, "LINGER": 0, "IMMEDIATE": 1,
+    "RECONNECT_IVL": -1, "SNDHWM": 2 * MAX_ASKED_ROWS,
+}  # fmt: skip
+
+
+def test_a_turn_without_events_looks_for_them_after_ten_seconds_alone(tmp_path):
+    made = Scene(tmp_path)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        made.link._endpoint = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
+        assert not made.hears(MIN_DELAY_SECONDS)
+        assert not made.hears(CONNECT_SECONDS - 5)
+        states = []
+        for seconds in (9.9, 0.1):
+            made.now += seconds
+            made.link.turn(is_ready=False)
+            states.append(made.link.state)
+        assert states == ["connecting", f"{NOT_CONNECTED} (no answer)"]
+    made.close()
+
+
+def test_a_key_that_the_hub_does_not_know_is_the_state(scene, tmp_path):
+    made = scene()
+    (tmp_path / "nobody").mkdir()
+    allowed = ThreadAuthenticator(made.context)
+    allowed.start()
+    try:
+        allowed.configure_curve(domain="*", location=str(tmp_path / "nobody"))
+        made.now += MIN_DELAY_SECONDS
+        until(made, lambda: made.link.state.startswith("refused"))
+    finally:
+        allowed.stop()
+    assert made.link.state == "refused: the hub does not know this key, or has another one"
+    assert made.now + MIN_DELAY_SECONDS / 2 <= made.link.next_due() <= made.now + MIN_DELAY_SECONDS
 
 
 def test_a_dial_without_an_answer_ends_after_30_seconds(tmp_path):

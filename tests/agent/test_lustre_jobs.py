@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.agent.sensor import Readings
+from tokiod.agent.sensor import Absent, Readings
 from tokiod.agent.sensors.lustre_jobs import LustreJobs
 from tokiod.agent.tree import Tree
 
@@ -27,9 +27,10 @@ def sensor(tmp_path):
 def test_the_values_are_those_of_telegrafs_tests(sensor):
     readings = read(sensor, TELEGRAF)
     assert dict(readings.drops) == {}
-    assert {key: value for key, value in readings.jobs.items() if value and key[0] == "cluster-testjob1"} == {
-        ("cluster-testjob1", "OST0001", f"job_lustre_{name}"): value
-        for name, value in {"reads": 1, "read": 4096, "writes": 25, "written": 26214400, "punch": 1}.items()
+    used = {"reads": 1, "read": 4096, "writes": 25, "written": 26214400, "punch": 1}
+    unused = ("getattr", "setattr", "sync", "destroy", "create", "statfs", "get_info", "set_info", "quotactl")
+    assert {name: value for (job, where, name), value in readings.jobs.items() if (job, where) == ("cluster-testjob1", "OST0001")} == {
+        f"job_lustre_{name}": value for name, value in {**used, **dict.fromkeys(unused, 0)}.items()
     }
     assert {job for job, *_ in readings.jobs} == {"cluster-testjob1", "testjob2"}
 
@@ -82,12 +83,35 @@ def test_names_of_jobs_are_what_users_chose_and_harmless(sensor, job, shown):
     assert dict(readings.drops) == {}
 
 
+NO_LINE = "no line TARGET.job_stats= in the output"
+
+
 @pytest.mark.parametrize(
-    "text", [b"", b"\0" * 100, b"obdfilter.x.job_stats=\n- job_id:", b"mdt.x.job_stats=\nnonsense\n- job_id: a\n  open: {\n"]
+    ("text", "count", "example"),
+    [
+        (b"", 1, NO_LINE),
+        (b"\0" * 100, 1, NO_LINE),
+        (b"obdfilter.x.job_stats=\n- job_id:", 1, "ValueError: a block without the end of its job_id"),
+        (b"mdt.x.job_stats=\nnonsense\n- job_id: a\n  open: {\n", 2, "x: nonsense"),
+        (b"mdt.x.job_stats=\n" + b"n" * 65 + b"\n- job_id: a\n  open: {\n", 2, "x: " + "n" * 64),
+        (b"mdt.x.job_stats=\njob_stats:\n- job_id: a\n  open: {\n", 1, "ValueError: the block of job a on x has no operation"),
+    ],
 )
-def test_garbage_is_counted(sensor, text):
+def test_garbage_is_counted(sensor, text, count, example):
     readings = read(sensor, text)
-    assert (readings.jobs, set(readings.drops)) == ({}, {"malformed"})
+    assert (readings.jobs, readings.drops, readings.examples) == ({}, {"malformed": count}, {"malformed": example})
+
+
+def test_a_node_without_lustre_or_its_command_says_so(tmp_path):
+    with pytest.raises(Absent, match=r"^no Lustre target on this node$"):
+        LustreJobs(Tree(str(tmp_path))).find()
+    with pytest.raises(Absent, match=r"^no command /no/such/lctl$"):
+        LustreJobs(Tree(str(tmp_path)), ["/no/such/lctl"]).find()
+    for place in ("proc/fs/lustre/mdt", "sys/fs/lustre/obdfilter"):
+        target = tmp_path / place.replace("/", "-") / place / "t"
+        target.mkdir(parents=True)
+        with pytest.raises(Absent, match=r"^no command lctl$"):
+            LustreJobs(Tree(str(tmp_path / place.replace("/", "-")))).find()
 
 
 def test_every_cut_of_the_text_is_survived(sensor):

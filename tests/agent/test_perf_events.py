@@ -3,6 +3,7 @@
 The tests of the kernel need CAP_PERFMON and are skipped without it, those of jobs also where cgroups cannot be written.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -12,11 +13,14 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from cgroup_jobs import V2, remove, run_in, tree_of
 
+from tokiod.agent import perf_event
+from tokiod.agent.configured_events import ConfiguredEvents
 from tokiod.agent.perf_event import EVENTS, EventCounts, GroupCount, fitting
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
@@ -79,6 +83,120 @@ def touch(pages):
     with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
         for page in range(pages):
             memory[page * mmap.PAGESIZE] = 1
+
+
+def test_the_numbers_of_events_and_of_the_call_are_those_of_the_kernels_headers(monkeypatch):
+    """linux/perf_event.h: perf_hw_id, perf_sw_ids; asm/unistd.h."""
+    hardware = {
+        "cycles": 0, "instructions": 1, "cache_references": 2, "cache_misses": 3, "branches": 4, "branch_misses": 5, "ref_cycles": 9,
+    }  # fmt: skip
+    software = {"task_clock": 1, "page_faults": 2, "context_switches": 3, "cpu_migrations": 4}
+    assert {name: (event.kind, event.number) for name, event in EVENTS.items()} == {
+        **{name: (0, number) for name, number in hardware.items()}, **{name: (1, number) for name, number in software.items()},
+    }  # fmt: skip
+    assert {name: (event.unit, event.factor) for name, event in EVENTS.items() if event.unit != "1"} == {"task_clock": ("s", 1e-9)}
+    assert {event.factor for event in EVENTS.values() if event.unit == "1"} == {1}
+    asked = []
+
+    class Libc:
+        def syscall(self, number, attributes, *others):
+            asked.append((number.value, attributes.raw, *(one.value for one in others)))
+            return 5
+
+    monkeypatch.setattr(perf_event, "_libc", Libc)
+    calls = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "ppc64le": 319, "ppc64": 319, "s390x": 331}
+    for machine in calls:
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert perf_event._open_event(EVENTS["page_faults"], 3, 7 if machine == "x86_64" else -1, 6) == 5
+    # Its first version has 64 bytes; read format: both times and the group; flags: closed on exec, of a cgroup.
+    attributes = struct.pack("=IIQQQQQIIQ", 1, 64, 2, 0, 0, 1 | 2 | 8, 0, 0, 0, 0) + b"\0"
+    assert asked == [(number, attributes, *((7, 3, 6, 12) if number == 298 else (-1, 3, 6, 8))) for number in calls.values()]
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    with pytest.raises(OSError, match="unknown number of perf_event_open on vax"):
+        perf_event._open_event(EVENTS["page_faults"], 0, -1, -1)
+
+
+def test_events_of_the_processor_are_counted_three_at_a_time_and_those_of_the_kernel_together(monkeypatch):
+    """Of a machine that has all but one, which this one need not be."""
+
+    def opened(event, *_):
+        if event.name == "ref_cycles":
+            raise OSError(2, "no such event")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    before = open_descriptors()
+    groups, missing = fitting(EVENTS.values(), 0)
+    assert ([[event.name for event in group] for group in groups], missing) == (
+        [
+            ["cycles", "instructions", "cache_references"], ["cache_misses", "branches", "branch_misses"],
+            ["task_clock", "page_faults", "context_switches", "cpu_migrations"],
+        ],
+        ["ref_cycles"],
+    )  # fmt: skip
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-2,5,7-8\n", [0, 1, 2, 5, 7, 8]), ("3", [3]), ("", None), ("a-b\n", None)])
+def test_the_cpus_that_are_online_are_those_of_the_kernels_list(tmp_path, text, cpus):
+    with nullcontext() if cpus else pytest.raises(ValueError, match="invalid literal"):
+        assert ConfiguredEvents(tree_of_cpus(tmp_path, text), []).cpus() == cpus
+
+
+def tree_of_cpus(root, text="0\n"):
+    path = root / "sys/devices/system/cpu/online"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return Tree(str(root))
+
+
+def test_why_an_event_is_not_counted_is_said_once(tmp_path, monkeypatch):
+    codes = {}
+
+    def opened(event, *_):
+        if code := codes.get(event.name):
+            raise OSError(code, os.strerror(code), f"perf event {event.name}")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    events, said = ConfiguredEvents(tree_of_cpus(tmp_path), ["cycles", "instructions"]), []
+    assert (events.absent, ConfiguredEvents(Tree(), []).absent) == ("not configured", "not configured")
+    for refused in (
+        {"cycles": errno.EACCES}, {"cycles": errno.ENOSYS}, {"cycles": errno.ENOSYS}, dict.fromkeys(EVENTS, errno.ENOENT),
+        {"instructions": errno.EOPNOTSUPP}, {"instructions": errno.EACCES},
+    ):  # fmt: skip
+        codes.clear()
+        codes.update(refused)
+        events.find()
+        readings = Readings()
+        events.report(readings)
+        said.append((events.absent, readings.examples))
+    denied = "perf event cycles: Permission denied: it needs CAP_PERFMON, as in dropins/agent-perf.conf"
+    none, both = "perf event cycles: Function not implemented", "this machine does not count cycles, instructions"
+    assert said == [
+        (denied, {"no perf events": denied}), (none, {"no perf events": none}), (none, {}), (both, {"no perf events": both}),
+        ("", {"event not supported": "this machine does not count instructions"}), ("", {}),
+    ]  # fmt: skip
+
+
+def test_events_that_cannot_be_opened_leave_nothing_open_and_a_cpu_that_went_offline_is_left_out(monkeypatch, tmp_path):
+    code = errno.EMFILE
+
+    def opened(event, cpu, *_):
+        if (event.name, cpu) == ("cpu_migrations", 1):
+            raise OSError(code, os.strerror(code))
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf_event, "_open_event", opened)
+    before, groups = open_descriptors(), [[EVENTS["page_faults"]], [EVENTS["context_switches"], EVENTS["cpu_migrations"]]]
+    with pytest.raises(OSError, match="Too many open files"):
+        EventCounts(groups, [1, 0], str(tmp_path))
+    assert open_descriptors() == before
+    code = errno.ENODEV
+    counts = EventCounts(groups, [1, 0], str(tmp_path))
+    assert len(open_descriptors()) == len(before) + 3
+    counts.close()
+    assert open_descriptors() == before
 
 
 def test_counts_are_what_was_added_since_the_reading_before():
@@ -182,10 +300,18 @@ def test_the_nodes_events_are_counted_on_all_cpus(missing):
     assert dict(after.drops) == {}
 
 
-def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(missing):
+@pytest.fixture
+def jobless(tmp_path):
+    """This machine without what runs in its cgroups."""
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
+    return tree_of_cpus(tmp_path)
+
+
+def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(missing, jobless):
     if "instructions" not in missing:
         pytest.skip("this machine counts instructions")
-    sampler = Sampler([Perf(Tree(), ["instructions", "page_faults"]), Jobs(Tree(), ["cycles", "page_faults"])])
+    sampler = Sampler([Perf(Tree(), ["instructions", "page_faults"]), Jobs(jobless, ["cycles", "page_faults"])])
     first, second = (sampler.sample(now) for now in (0.0, 70.0))
     sampler.close()
     assert [dict(found[name].drops) for found in (first, second) for name in ("perf", "jobs")] == [
@@ -196,10 +322,10 @@ def test_what_this_machine_does_not_count_is_reported_once_and_the_rest_goes_on(
     assert sampler.absent == {}
 
 
-def test_a_machine_that_counts_no_event_has_no_such_sensor_and_its_jobs_are_read(missing):
+def test_a_machine_that_counts_no_event_has_no_such_sensor_and_its_jobs_are_read(missing, jobless):
     if not {"instructions", "cycles"} <= set(missing):
         pytest.skip("this machine counts them")
-    jobs = Jobs(Tree(), ["cycles"])
+    jobs = Jobs(jobless, ["cycles"])
     sampler = Sampler([Perf(Tree(), ["cycles", "instructions"]), jobs])
     first, second = (sampler.sample(now)["jobs"] for now in (0.0, 70.0))
     assert jobs.fileno() is not None

@@ -71,8 +71,8 @@ class Node:
         (self.root / path).write_text(text)
 
 
-def rows_of(tree):
-    sampler = Sampler([sensor(tree) for sensor in SENSORS if sensor.name in {"cpu", "network", "jobs"}])
+def rows_of(tree, names=("cpu", "network", "jobs")):
+    sampler = Sampler([sensor(tree) for sensor in SENSORS if sensor.name in names])
     return SimpleNamespace(sampler=sampler, rows=Rows([metric for sensor in sampler.sensors for metric in sensor.metrics]))
 
 
@@ -107,13 +107,14 @@ def test_what_was_read_ahead_before_the_clock_was_set_is_in_no_row_after_it(tmp_
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_rows_are_those_of_samples_that_are_parsed_at_once(tmp_path, seed):
-    node = Node(tmp_path, seed)
-    at_once, ahead = rows_of(Tree(str(tmp_path))), rows_of(Tree(str(tmp_path)))
+    """Also where no other sensor ends what is read ahead when a row does, and devices are looked for at other times."""
+    node, names, shift = Node(tmp_path, seed), ("cpu",) if seed == 4 else ("cpu", "network", "jobs"), 30 if seed == 4 else 0
+    at_once, ahead = rows_of(Tree(str(tmp_path)), names), rows_of(Tree(str(tmp_path)), names)
     drops = []
     recorder = Recorder(ahead.sampler, ahead.rows, lambda found: drops.extend(readings.drops for readings in found.values()))
     for second in range(200):
         now = float(second)
-        time = BEGIN + now + (0.0 if seed % 2 else 0.4)
+        time = BEGIN + shift + now + (0.0 if seed % 2 else 0.4)
         for found in (at_once.sampler.wait(0.0, lambda now=now: now), at_once.sampler.sample(now)):
             at_once.rows.take(found, time)
         recorder.wait(0.0, lambda now=now: now, lambda time=time: time, ())
@@ -125,7 +126,7 @@ def test_the_rows_are_those_of_samples_that_are_parsed_at_once(tmp_path, seed):
         expected, found = plain(at_once.rows.at(start)), plain(ahead.rows.at(start))
         assert {key: of.expected for key, of in found[0].items()} == expected[0]
         assert found[1:] == expected[1:]
-    assert sum(len(at_once.rows.at(start).ended) for start in at_once.rows.starts()) > 5
+    assert sum(len(at_once.rows.at(start).ended) for start in at_once.rows.starts()) > 5 or seed == 4
     assert any(drop["malformed"] for drop in drops)
     at_once.sampler.close()
     ahead.sampler.close()

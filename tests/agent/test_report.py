@@ -1,21 +1,42 @@
 """`tokiod agent --once`, as a program of its own that has Python alone."""
 
 import json
+import math
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from array import array
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import captured_tree
 import msgspec
 import pytest
 
-from tokiod.agent.metric import counter
-from tokiod.agent.report import DroppedReading, NodeReport, as_text, sample_once
+from tokiod import __version__
+from tokiod.agent.hierarchies import UNKNOWN
+from tokiod.agent.metric import counter, gauge
+from tokiod.agent.report import (
+    AbsentSensor,
+    DroppedReading,
+    EndedJob,
+    JobValue,
+    NodeReport,
+    NodeValue,
+    as_json,
+    as_text,
+    job_values,
+    node_report,
+    sample_once,
+)
+from tokiod.agent.rows import JobState, Row
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors import SENSORS
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +128,129 @@ def test_a_report_waits_for_commands_and_counts_what_failed():
     sampler, found = sample_once([Slow()], lambda: 0.0)
     assert (found["slow"].values, dict(found["slow"].drops)) == ({("slow_value", ""): 7}, {"malformed": 1})
     assert sampler.absent == {}
+
+
+class Fake:
+    """A sensor whose values are the time, and which waits for a command."""
+
+    name, period = "fake", 1.0
+    metrics = counter("fake_count", "1", ""), gauge("fake_time", "s", "")
+
+    def __init__(self, *, waits=False):
+        self.sampled, self.is_closed, self.is_waiting = [], False, lambda: waits
+
+    def find(self):
+        pass
+
+    def fileno(self):
+        return None
+
+    def close(self):
+        self.is_closed = True
+
+    def sample(self, readings, now):
+        self.sampled.append(now)
+        for metric, value in zip(self.metrics, (10 * now, now), strict=True):
+            if (metric.name, "") not in readings.values:
+                readings.add(metric, value)
+
+
+@pytest.mark.parametrize(("passes", "sampled"), [(25.0, [0.0, 25.0, 50.0]), (59.9, [0.0, 59.9]), (60.0, [0.0])])
+def test_a_report_waits_a_minute_for_commands(passes, sampled):
+    now, sensor = iter(count(0.0, passes)), Fake(waits=True)
+    sample_once([sensor], lambda: next(now))
+    assert (sensor.sampled, sensor.is_closed) == (sampled, True)
+
+
+def test_a_report_that_waits_looks_twenty_times_in_a_second():
+    sensor, end = Fake(), time.monotonic() + 0.2
+    sensor.is_waiting = lambda: time.monotonic() < end
+    sample_once([sensor], time.monotonic)
+    assert 2 <= len(sensor.sampled) <= 2 + 0.2 / 0.05
+
+
+def test_a_span_is_measured_each_second_and_at_its_end(monkeypatch):
+    now, sensor, readings = [100.0], Fake(), Readings()
+    readings.drop("malformed", "x", 2)
+
+    def wait(_sampler, seconds, _clock):
+        now.append(now[-1] + seconds)
+        return {"fake": readings} if len(now) == 2 else {}
+
+    monkeypatch.setattr(Sampler, "wait", wait)
+    report = node_report("n\x1b", lambda: 7.5, lambda: now[-1], [sensor], 2.5)
+    assert (sensor.sampled, sensor.is_closed) == ([100.0, 101.0, 102.0, 102.5], True)
+    values = [NodeValue("fake", "fake_count", "", 25, "1", "counter"), NodeValue("fake", "fake_time", "", 101.375, "s", "gauge")]
+    assert report == NodeReport(r"n\x1b", 7.5, 2.5, __version__, values, [], [], [], [DroppedReading("fake", "malformed", 2, "x")])
+
+
+def test_a_report_of_a_moment_has_the_counts_themselves_in_the_order_of_the_sensors():
+    second = Fake()
+    second.name, second.metrics = "a_second", (counter("a_count", "B", ""), gauge("a_time", "s", ""))
+    report = node_report("n", lambda: 7.5, lambda: 3.0, [Fake(), second])
+    assert [(row.sensor, row.metric, row.value) for row in report.values] == [
+        ("fake", "fake_count", 30), ("fake", "fake_time", 3), ("a_second", "a_count", 30), ("a_second", "a_time", 3),
+    ]  # fmt: skip
+    assert (report.time, report.seconds) == (7.5, 0.0)
+
+
+REPORT = NodeReport(
+    "nid1", 5.0, 0.0, "1.0",
+    [
+        NodeValue("cpu", "cpu_user", "", 1.5, "s", "counter"), NodeValue("cpu", "forks", "", 7, "1", "counter"),
+        NodeValue("disk", "disk_read", "sda", 123456789012345.678, "B", "counter"),
+    ],
+    [
+        JobValue("slurm:1", "jobs", "job_cpu", "", 2.0, "s", "counter"),
+        JobValue("slurm:1", "lustre_jobs", "job_lustre_open", "OST0000", 3, "1", "counter"),
+        JobValue("slurm:2", "jobs", "job_cpu", "", 0.125, "s", "counter"),
+    ],
+    [EndedJob("slurm:2", 1.5, True), EndedJob("slurm:3", 0.25, False), EndedJob("slurm:4", None, False)],
+    [AbsentSensor("ipmi", "no /dev/ipmi0")], [DroppedReading("disk", "malformed", 1, ""), DroppedReading("jobs", UNKNOWN, 2, "lsf/4711")],
+)  # fmt: skip
+TEXT = """\
+node nid1: 3 values, 2 jobs
+
+sensor cpu
+  cpu_user                      1.5 s      counter
+  forks                           7        counter
+
+sensor disk
+  disk_read  sda  1.23456789012e+14 B      counter
+
+job slurm:1
+  job_cpu                       2 s      counter
+  job_lustre_open  OST0000      3        counter
+
+job slurm:2
+  job_cpu                   0.125 s      counter
+
+ended
+  slurm:2: 1.500000 s of CPU
+  slurm:3: 0.250000 s of CPU, at least
+  slurm:4: CPU time unknown: it ended before it could be read
+
+absent
+  ipmi: no /dev/ipmi0
+
+dropped
+  disk: 1 malformed
+  jobs: 2 unknown scheduler cgroup (lsf/4711): name its form in job_cgroups of agent.toml, if it is a job's"""
+
+
+def test_a_report_is_a_table_of_aligned_columns_or_one_line_of_json():
+    assert as_text(REPORT) == TEXT
+    assert as_text(replace(REPORT, seconds=2.5, jobs=REPORT.jobs[:1])).startswith("node nid1: 3 values in 2.5 s, 1 job\n\n")
+    line = as_json(REPORT)
+    assert line.startswith('{"node":"nid1","time":5.0,"seconds":0.0,"version":"1.0","values":[{"sensor":"cpu","metric":"cpu_user",')
+    assert (msgspec.json.decode(line, type=NodeReport), line.count("\n")) == (REPORT, 0)
+
+
+def test_a_value_of_a_job_that_is_unknown_is_left_out():
+    row = Row(0.0)
+    row.jobs["a", ""] = JobState("a", "", None, 0.0, array("d", [1.0, math.nan]))
+    row.ended.append(JobState("b", "x", None, 0.0, array("d", [math.nan, 2.0])))
+    assert job_values(row, Fake.metrics) == {("a", "", "fake_count"): 1.0, ("b", "x", "fake_time"): 2.0}
 
 
 def test_names_that_users_chose_are_harmless_in_the_report(tmp_path):

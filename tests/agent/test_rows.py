@@ -143,6 +143,17 @@ def test_a_job_that_no_sample_saw_is_in_the_row_of_its_end():
     assert states(rows.at(120.0)) == {}
 
 
+def test_the_jobs_of_a_row_are_sent_with_those_that_ended_first_and_the_shortest_numbers():
+    rows = Rows(JOB_METRICS)
+    rows.take(job_reading([("a", CPU, 2.0), ("b", CPU, 2.5), ("b", MEMORY, 7)], begun=["a"]), 62.0)
+    rows.take(job_reading(ended=[("b", {"job_cpu": 3.0})]), 63.0)
+    assert repr(NodeRows({}, rows).jobs(60.0)) == "[('b', None, 63.0, True, [3, 7]), ('a', 62.0, 62.0, False, [2, None])]"
+    assert rows.at(60.0).sent == {0.0}
+    rows.take(job_reading([("a", CPU, 4.0)]), 122.0)
+    assert repr(NodeRows({}, rows).jobs(120.0)) == "[('a', 62.0, 122.0, False, [4, None])]"
+    assert rows.at(120.0).sent == set()
+
+
 def test_what_was_dropped_is_in_the_row():
     rows, readings, later = Rows([BYTES]), Readings(), Readings()
     readings.drop("vanished", "a", count=2)
@@ -192,6 +203,11 @@ def test_a_sum_of_which_an_instance_cannot_be_read_is_missing_until_it_is_read_f
     assert found == [*[ALL] * 5, without(ALL, "gpu_energy"), *[unread] * 9, without(ALL, "gpu_energy"), *[ALL] * 5, found[-1]]
 
 
+def test_a_sensor_that_is_not_sampled_for_a_moment_is_not_missing():
+    rows = rows_of([(0.0, (BYTES, "", 0), (USED, "", 4)), (10.0,), (20.0, (BYTES, "", 5), (USED, "", 6))])
+    assert rows.at(0.0).of_node(METRICS) == {"bytes": 5, "used": 5}
+
+
 def test_a_sensor_that_reads_nothing_for_a_while_gives_no_part_of_a_row():
     found = of_node(gpus(range(310, 901), "all"))
     part = without(ALL, "gpu_energy")
@@ -234,16 +250,16 @@ def test_an_instance_that_is_gone_leaves_the_sum_after_an_hour_where_another_one
         rows.take({"hwmon": readings}, float(time))
     by_minute = [rows.at(start).of_node(rows._metrics) for start in rows.starts()]
     assert by_minute[5] == {"used": 150, "bytes": 360}
-    assert all("used" not in row and "bytes" not in row for row in by_minute[11:69])
-    assert by_minute[72:119] == [{"used": 100, "bytes": 300}] * 47
+    assert by_minute[10:71] == [{}] * 61
+    assert by_minute[71:120] == [{"used": 100, "bytes": 300}] * 49
     assert len(rows._known["hwmon"]) <= 2 * (2 + 6)
 
 
-def test_an_instance_that_cannot_be_read_after_the_clock_was_set_leaves_the_sum_missing():
+@pytest.mark.parametrize("ahead", [-300, 7200])
+def test_an_instance_that_cannot_be_read_after_the_clock_was_set_leaves_the_sum_missing(ahead):
     rows = gpus(range(310, 901), "b", end=600)
-    rows.set_clock(-300.0)
-    readings = Readings()
-    for time in range(300, 430, 10):
+    rows.set_clock(float(ahead))
+    for time in range(600 + ahead, 730 + ahead, 10):
         readings = Readings()
         readings.add(ENERGY, 300 * time, "a")
         readings.drop("unreadable", "b")

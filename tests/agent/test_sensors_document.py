@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.agent.sensors import SENSORS
+from tokiod.agent import link, rows, sensor
+from tokiod.agent.hierarchies import FIRST_USER
+from tokiod.agent.sensors import SENSORS, cpu, disk, hwmon, ipmi, jobs, lustre_jobs
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "sensors.md").read_text()
@@ -28,6 +30,42 @@ def test_the_page_of_a_sensor_has_its_rights_and_metrics(sensor):
     assert row[0] == fields(page)["Reads"]
     assert fields(page)["Rights"].startswith(row[1].partition(";")[0])
     assert fields(page)["Period"].startswith(row[2])
+
+
+@pytest.mark.parametrize("one", SENSORS, ids=lambda one: one.name)
+def test_the_period_of_a_page_is_that_of_the_sensor_or_of_its_command(one):
+    stated = fields((DOCS / "sensors" / f"{one.name}.md").read_text())
+    if command := re.search(r"every (\d+) s, killed after (\d+) s$", stated["Reads"]):
+        module = {"ipmi": ipmi, "lustre_jobs": lustre_jobs}[one.name]
+        assert (int(command[1]), int(command[2])) == (module.PERIOD_SECONDS, module.DEADLINE_SECONDS)
+        assert (stated["Period"], one.period) == (f"{command[1]} s", sensor.TICK_SECONDS)
+    else:
+        assert stated["Period"].partition(";")[0] == f"{one.period:g} s"
+
+
+@pytest.mark.parametrize(
+    ("page", "stated"),
+    [
+        ("sensors/cpu.md", f"a fall of up to {cpu.IDLE_SLACK_SECONDS:g} s is no restart"),
+        ("sensors/disk.md", f"wraps after {disk._MILLISECONDS_WRAP / 86400:.1f} days"),
+        ("sensors/jobs.md", f"memory.stat, io.stat, pressure and events {jobs.FULL_SECONDS:g} s\n"),
+        ("sensors/jobs.md", f"`too many jobs` | {jobs.MAX_JOBS:,} run |"),
+        ("sensors/jobs.md", f"is empty for {jobs.EMPTY_SECONDS:g} s has ended"),
+        ("sensors/jobs.md", f"a uid of {FIRST_USER} or more"),
+        ("sensors/lustre_jobs.md", f"{sensor.MAX_NAME_CHARACTERS} characters are kept"),
+        ("sensors.md", f"more than {sensor.MOST['W']:,.0f} W, {sensor.MOST['1/min']:,.0f} revolutions a minute or {sensor.MOST['%']:g} %"),
+        ("sensors.md", f"A temperature is between {hwmon.COLDEST:g} and {hwmon.HOTTEST:g} degC."),
+        ("sensors.md", f"A period of {sensor.RARE_SECONDS:g} s begins at each ten seconds"),
+        ("nodes.md", f"keepalives after {dict(link._KEEPALIVE)[link.zmq.TCP_KEEPALIVE_IDLE]} s of silence"),
+        ("nodes.md", f"at a moment drawn from {link.SPREAD_SECONDS:g} s"),
+        ("nodes.md", f"after {link.MIN_DELAY_SECONDS / 2:g} to {link.MIN_DELAY_SECONDS:g} s, then twice as late"),
+        ("nodes.md", f"each time, up to {link.MAX_DELAY_SECONDS:g} s."),
+        ("nodes.md", f"has its clock set by more than {rows.MAX_MOVED_SECONDS:g} s |"),
+        ("nodes.md", f"the begin of a job may be {rows.MAX_APART_SECONDS:g} s early"),
+    ],
+)
+def test_the_figures_of_the_documents_are_those_of_the_code(page, stated):
+    assert " ".join(stated.split()) in " ".join((DOCS / page).read_text().split())
 
 
 def test_each_page_is_of_a_sensor():

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 from keyed import Keyring
 
 from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
+from tokiod.agent.job_cgroup import METRICS
 from tokiod.agent.job_patterns import job_of, site_forms
 from tokiod.agent.keys import read_keys
+from tokiod.agent.sensors import SENSORS as SENSORS_OF_ALL
+from tokiod.agent.sensors import sensors_of
 from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings, settings_of_node
+from tokiod.agent.tree import Tree
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "agent" / "agent.toml"
 KNOWN = "hub, hub_key_file, job_cgroups, key_file, node, perf_jobs, perf_node, without"
@@ -61,8 +66,31 @@ def test_the_configuration_of_a_report_may_be_missing_at_its_usual_place_alone(t
     assert settings_of_node(str(tmp_path / "agent.toml"), "nid7", SENSORS) is None
     (tmp_path / "agent.toml").write_text(WHOLE + 'perf_jobs = ["cycles", "cycles"]')
     assert settings_of_node(str(tmp_path / "agent.toml"), "nid7", SENSORS).perf_jobs == ("cycles",)
-    with pytest.raises(SettingsError, match=r"other\.toml: No such file"):
-        settings_of_node(str(tmp_path / "other.toml"), "nid7", SENSORS)
+    remedy = "copy agent.toml of the package there (docs/nodes.md); --once needs none"
+    for path, said in (("other.toml", f"other.toml: No such file or directory: {remedy}"), ("", "Is a directory")):
+        with pytest.raises(SettingsError) as found:
+            settings_of_node(str(tmp_path / path), "nid7", SENSORS)
+        assert str(found.value) == f"{tmp_path}{'/' if path else ': '}{said}"
+    (tmp_path / "latin.toml").write_bytes(b'node = "\xe9"')
+    with pytest.raises(SettingsError, match=r"/latin\.toml: 'utf-8' codec can't decode byte 0xe9"):
+        settings_of_node(str(tmp_path / "latin.toml"), "nid7", SENSORS)
+
+
+def test_the_sensors_of_a_node_are_all_but_those_that_its_settings_leave_out():
+    names = [sensor.name for sensor in SENSORS_OF_ALL]
+    assert [sensor.name for sensor in sensors_of(Tree(), None)] == names
+    lists = {"without": ("ipmi",), "perf_node": ("cycles",), "perf_jobs": ("page_faults",), "job_cgroups": ("x=y/(a)",)}
+    found = {sensor.name: sensor for sensor in sensors_of(Tree(), Settings("", "", "", "", **lists), ["lustre_jobs"])}
+    assert [*found] == [name for name in names if name not in {"ipmi", "lustre_jobs"}]
+    assert found["perf"].metrics == (NODE_EVENTS["cycles"],)
+    assert found["jobs"].metrics[len(METRICS) :] == (JOB_EVENTS["page_faults"],)
+    assert found["jobs"]._forms == site_forms(["x=y/(a)"])
+
+
+def test_the_name_of_a_node_has_128_characters_at_most(settings):
+    assert settings(WHOLE, "n" * 128).node == "n" * 128
+    with pytest.raises(SettingsError, match=r'node: expected letters, digits, "\.", "_" and "-", got "n{129}"$'):
+        settings(WHOLE, "n" * 129)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +137,40 @@ def test_what_is_read_as_a_text_is_what_toml_reads(text):
     assert found["node"] == tomllib.loads(line)["node"] == text
 
 
-def test_keys_are_those_of_keygen_and_a_secret_that_others_can_read_is_refused(tmp_path):
+def test_keys_are_those_of_keygen_and_what_is_none_is_named_with_its_remedy(tmp_path):
     ring = Keyring(tmp_path / "keys")
     allowed = ring.allowed("compute")
     hub, own = (str(ring.directory / name) for name in ("server.key", "compute.key_secret"))
     found = read_keys(hub, own)
     assert (found.hub, found.public, found.secret) == (ring.server.public, allowed.own.public, allowed.own.secret)
     assert found.secret.decode() not in repr(found)
-    with pytest.raises(SettingsError, match="contains no secret key"):
-        read_keys(hub, str(ring.directory / "compute.key"))
-    with pytest.raises(SettingsError, match="No such file"):
-        read_keys(hub + "x", own)
-    Path(own).chmod(0o640)
-    with pytest.raises(SettingsError, match="other users can read it"):
+    (tmp_path / "secret").write_text(f'secret-key = "{"x" * 40}"\n')
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    of_hub, of_class = "copy the hub's file that ends in .key", "copy the file of the node's class that ends in .key_secret"
+    for paths, said in (
+        ((hub, str(ring.directory / "compute.key")), f"{ring.directory}/compute.key: contains no secret key: {of_class}"),
+        ((hub, f"{tmp_path}/secret"), f"{tmp_path}/secret: contains no secret key: {of_class}"),
+        ((f"{tmp_path}/secret", own), f"{tmp_path}/secret: contains no public key: {of_hub}"),
+        ((f"{hub}x", own), f"key {hub}x: No such file or directory: {of_hub}"),
+        ((hub, f"{tmp_path}/latin"), f"key {tmp_path}/latin: not a file of keys: {of_class}"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            read_keys(*paths)
+        assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601])
+def test_a_key_that_others_can_use_is_refused_and_a_credential_may_show_the_right_of_its_acl(tmp_path, monkeypatch, mode):
+    ring = Keyring(tmp_path / "keys")
+    ring.made("node")
+    hub, own = (str(ring.directory / name) for name in ("server.key", "node.key_secret"))
+    Path(own).chmod(mode)
+    refused = f"^{re.escape(own)}: other users can read it \\(mode {mode:04o}\\): chmod 0600 it$"
+    with pytest.raises(SettingsError, match=refused):
+        read_keys(hub, own)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    with pytest.raises(SettingsError, match=refused) if mode & 0o007 else nullcontext():
+        read_keys(hub, own)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "key"))
+    with pytest.raises(SettingsError, match=refused):
         read_keys(hub, own)

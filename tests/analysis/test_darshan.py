@@ -3,6 +3,7 @@
 vpicio.darshan: a run of vpicio_uni that writes one file; ior.darshan: a run of IOR with a file for each of 48 ranks, each on one OST.
 """
 
+import datetime as dt
 import importlib.util
 import json
 import os
@@ -21,7 +22,7 @@ from click.testing import CliRunner
 from tokiod.analysis import darshan_log, darshan_worker
 from tokiod.analysis.bad_ost import correlations, striped_files
 from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan
-from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Statistics, logs_of, read_logs
+from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Performance, Statistics, logs_of, read_logs
 from tokiod.cli.tokioctl import main
 from tokiod.reader.errors import NotInstalled
 from tokiod.reader.span import Span
@@ -53,6 +54,21 @@ def test_the_logs_of_a_job_are_found_by_their_names_in_the_directories_of_its_da
     found = logs_of("4478544", f"{tmp_path}/%Y/%-m/%-d", span, ZoneInfo("UTC"))
     assert sorted(path.name for path in found) == sorted(names)
     assert logs_of("4478544", f"{tmp_path}/none", span, ZoneInfo("UTC")) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "days"),
+    [(0, 86400, (1, 1)), (86399, 86401, (1, 2)), (0, 30 * 86400 + 1, (1, 31)), (0, 50 * 86400, (1, 31)), (-7200, 1, (1, 2))],
+)
+def test_logs_are_looked_for_in_the_days_of_the_span_but_31_at_the_most(tmp_path, start, end, days):
+    zone = ZoneInfo("Asia/Tokyo") if start < 0 else ZoneInfo("UTC")
+    midnight = int(dt.datetime(2018, 1, 1, tzinfo=zone).timestamp()) + (86400 if start < 0 else 0)
+    for day in range(60):
+        directory = tmp_path / str(dt.date(2018, 1, 1) + dt.timedelta(day))
+        directory.mkdir()
+        (directory / "a_b_id7_1.darshan").touch()
+    found = logs_of("7", f"{tmp_path}/%Y-%m-%d", Span(midnight + start, midnight + end), zone)
+    assert [path.parent.name for path in found] == [f"2018-01-{day:02}" for day in range(days[0], days[1] + 1)]
 
 
 @needs_darshan
@@ -123,8 +139,8 @@ class Report:
         values = {"STDIO": [1, 2], "DFS": [30, 40], "DAOS": [31, 41]}
         self.records = {api: [{"id": 1, "counters": np.array(of), "fcounters": np.array([])}] for api, of in values.items()}
 
-    def mod_read_all_records(self, api, **_):
-        assert api in self.records
+    def mod_read_all_records(self, api, dtype, warnings):
+        assert (api in self.records, dtype, warnings) == (True, "numpy", False)
 
 
 def test_transfers_by_daos_count_once_and_other_modules_are_named():
@@ -136,6 +152,64 @@ def test_transfers_by_daos_count_once_and_other_modules_are_named():
     assert (log.apis, log.partial, log.unread) == (["stdio", "dfs"], ["stdio"], ["NEW"])
     found = summarize_darshan(log)
     assert (found["darshan_biggest_write_api"], found["darshan_biggest_write_fs"]) == ("dfs", "_unknown")
+
+
+class Posix(Report):
+    """A log of two ranks that shared a file, and one of them had another; the read time of the one was not recorded."""
+
+    def __init__(self, path, *, read_all):
+        assert (path, read_all) == ("x.darshan", False)
+        self.modules = {"POSIX": {"partial_flag": False}, "LUSTRE": {"partial_flag": True}}
+        numbers = ("jobid", "uid", "nprocs", "start_time_sec", "end_time_sec", "run_time")
+        self.metadata = {"job": dict(zip(numbers, (11, 12, 13, 14, 15, 16.5), strict=True)), "exe": "a.out -x"}
+        self.mounts, self.name_records = [("/a", "x"), ("/fs", "x"), ("/fs/b", "x"), ("/fs", "x")], {1: "/fs/x", 2: "/fs/y"}
+        names = ["POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME", "POSIX_F_META_TIME"]
+        self.counters = {"POSIX": {"counters": ["POSIX_OPENS", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN"], "fcounters": names}}
+        found = ((1, [3, 100, 0], [1.5, -1.0, 0.25]), (1, [1, 50, 7], [0.5, 2.0, 0.5]), (2, [2, -1, 0], [0.0, 0.0, 0.0]))
+        self.records = {"POSIX": [{"id": i, "counters": np.array(of), "fcounters": np.array(seconds)} for i, of, seconds in found]}
+        self.records["LUSTRE"] = [{"id": 1, "components": [{"ost_ids": [5, -1, 3]}, {"ost_ids": [5, 0]}]}]
+
+    def mod_read_all_records(self, api, dtype, warnings):
+        assert (api, warnings) == ("POSIX", False)
+        if dtype == "pandas":
+            self.records[api] = [{"counters": "a frame"}]
+
+    def mod_read_all_lustre_records(self, dtype, warnings):
+        assert (dtype, warnings) == ("dict", False)
+
+
+@pytest.mark.parametrize("is_combined", [True, False])
+def test_all_records_of_a_log_are_added_up_by_file_and_by_counter(is_combined):
+    def combine(records, api, nprocs):
+        assert (records, api, nprocs) == ({"counters": "a frame"}, "POSIX", 13)
+        if not is_combined:
+            raise RuntimeError
+        return SimpleNamespace(derived_metrics=SimpleNamespace(total_bytes=157.0, agg_perf_by_slowest=2.5, agg_time_by_slowest=4.0))
+
+    backend = SimpleNamespace(cffi_backend=SimpleNamespace(accumulate_records=combine))
+    assert darshan_worker._read(SimpleNamespace(DarshanReport=Posix, backend=backend), "x.darshan") == DarshanLog(
+        jobid=11, uid=12, nprocs=13, start=14, end=15, seconds=16, command="a.out -x", mounts=["/fs/b", "/fs", "/a"], apis=["posix"],
+        files=[FileTransfers("posix", "/fs/x", 150, 7, 2, 1, 3.0), FileTransfers("posix", "/fs/y", 0, 0, 0, 0, 0.0)],
+        osts={"/fs/x": [0, 3, 5]},
+        counters={
+            "BYTES_READ": Statistics(149, 3, -1, 100), "BYTES_WRITTEN": Statistics(7, 3, 0, 7), "OPENS": Statistics(6, 3, 1, 3),
+            "F_READ_TIME": Statistics(2.0, 3, 0.0, 1.5), "F_WRITE_TIME": Statistics(1.0, 3, -1.0, 2.0),
+            "F_META_TIME": Statistics(0.75, 3, 0.0, 0.5),
+        },
+        performance=Performance(157, 2.5, 4.0) if is_combined else None, partial=["lustre"], unread=[],
+    )  # fmt: skip
+
+
+def test_the_process_that_reads_is_limited():
+    code = "import resource; from tokiod.analysis.darshan_worker import _limit; _limit(); limit = resource.getrlimit; print("
+    code += ", ".join(f"limit(resource.RLIMIT_{name})" for name in ("DATA", "AS", "CPU", "FSIZE", "CORE")) + ")"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=DATA.parents[1], capture_output=True, text=True, check=True).stdout
+    assert shown == " ".join(str((most, most)) for most in (2**30, 2**33, 120, 2**28, 0)) + "\n"
+
+
+@pytest.mark.parametrize(("end", "until"), [(100, 101), (90, 101), (107, 108)])
+def test_the_span_of_a_log_has_its_last_second(end, until):
+    assert span_of(a_log([], end=end)) == (100, until)
 
 
 def test_modules_that_are_not_read_are_named():
@@ -185,6 +259,9 @@ def test_the_biggest_interface_counts_once_and_streams_are_on_no_mount():
         "darshan_biggest_write_fs": "_unknown", "darshan_biggest_write_fs_bytes": 30,
     }  # fmt: skip
     assert [one.name for one in moved(a_log(files))] == ["<STDOUT>", "/fs/a", "/fs/b/c"]
+    assert moved(a_log([FileTransfers("posix", f"/fs/{n}", n, 0, n, 0, 1.0) for n in (0, 1)])) == [
+        FileTransfers("posix", "/fs/1", 1, 0, 1, 0, 1.0)
+    ]
     assert summarize_darshan(a_log([])).keys() == {
         f"darshan_{key}" for key in ("walltime", "end_time", "start_time", "jobid", "nprocs", "app")
     }

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import os
 import subprocess
+import sys
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from stitched_days import READ, SITE, save, slot
 
 import tokiod
+from tokiod.analysis.export import csv_pieces, json_pieces, parquet_files, zarr_stores
 from tokiod.cli.tokioctl import main
 from tokiod.tts.live.create import create
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -153,7 +155,28 @@ def test_zarr_is_read_by_xarray(site, tmp_path):
         np.testing.assert_array_equal(found.readrates.values, expected.to_numpy())
         assert found.datatarget.to_numpy().tolist() == list(expected.columns)
         assert list(found.time.to_numpy()) == list(expected.index.tz_localize(None).to_numpy())
+        assert found.readrates.encoding["chunks"] == (len(expected), 3)
     assert "the directory is not empty" in exported(site, *SPAN, "--zarr", tmp_path / "out", code=2)
+
+
+def test_each_form_reports_all_rows_as_progress(site, tmp_path):
+    with tokiod.open("fs", "2018-01-01", "2018-01-04", config=site) as archive:
+        matrix, rows, told = archive.array(READ), len(cells(site)), []
+        assert len(list(csv_pieces(matrix, told.append))) == rows + 1
+        assert sum(told) == rows
+        assert json.loads("".join(json_pieces("fs", [matrix, matrix], told.append)))["system"] == "fs"
+        assert sum(told) == 3 * rows
+        written = list(parquet_files("fs", [matrix], tmp_path / "parquet", ZoneInfo(ZONE), told.append))
+        assert sum(told) == 3 * rows + sum(rows for _, rows, _ in written)
+        told.clear()
+        assert zarr_stores(archive, [READ], tmp_path / "zarr", told.append) == [(tmp_path / "zarr" / READ, rows, 3)]
+        assert sum(told) == rows
+
+
+@pytest.mark.parametrize(("package", "form", "extra"), [("zarr", "a Zarr store", "zarr"), ("pyarrow", "a Parquet file", "parquet")])
+def test_a_form_whose_package_is_missing_names_it(site, tmp_path, monkeypatch, package, form, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert f"{form} needs {package}: pip install '.[{extra}]'" in exported(site, *SPAN, f"--{extra}", tmp_path / "out", code=2)
 
 
 def test_a_file_needs_no_configuration_and_gives_its_name(tmp_path):
@@ -195,6 +218,18 @@ def test_a_day_of_any_zone_is_one_parquet_file_of_its_date_without_a_configurati
     exported(tmp_path / "none.toml", tmp_path / "day.hdf5", "--parquet", tmp_path / "out")
     (path,) = (tmp_path / "out").rglob("*.parquet")
     assert (path.parent.name, pq.read_metadata(path).num_rows) == ("date=2018-01-28", 24)
+
+
+@pytest.mark.parametrize(("hours", "rows"), [(23, [23]), (25, [25]), (26, [25, 1])])
+def test_a_file_of_25_hours_is_a_day_and_a_longer_one_is_divided_at_midnight(tmp_path, hours, rows):
+    """Clocks were put back on this day."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - collected without it
+
+    start = int(dt.datetime(2018, 11, 4, tzinfo=ZoneInfo(ZONE)).timestamp())
+    spec = FileSpec(start, start + hours * 3600, {"datatargets": GroupSpec(3600, "lmt")}, {READ: MatrixSpec(("a",), counter=False)})
+    create(tmp_path / "day.hdf5", spec, created=start)
+    exported(tmp_path / "none.toml", tmp_path / "day.hdf5", "--timezone", ZONE, "--parquet", tmp_path / "out")
+    assert [pq.read_metadata(path).num_rows for path in sorted((tmp_path / "out").rglob("*.parquet"))] == rows
 
 
 def test_an_interrupted_zarr_leaves_nothing_and_may_be_repeated(site, tmp_path, monkeypatch):

@@ -54,6 +54,7 @@ def at(paths, time, filesystem=None):
 def test_the_figures_are_those_of_the_last_sample_at_or_before_the_time(tmp_path, is_sealed):
     path = save(tmp_path / "day.hdf5", START, ROWS | AWAY, is_sealed=is_sealed)
     found = at([path], START + 12 * STEP + 100)
+    assert at([path], START + 12 * STEP + 100, "fs") == found
     assert found.pop("targets") == [
         {"name": name, "used_kib": used, "total_kib": size, "used_inodes": None, "total_inodes": None, "away": away}
         for name, used, size, away in zip(TARGETS, KIB, SIZES, [False, False, True, False], strict=True)
@@ -95,6 +96,12 @@ def test_the_row_of_the_time_itself_counts_and_a_later_one_does_not(tmp_path):
     assert [at([path], time)["fshealth_ost_actual_timestamp"] for time in times] == [START, START, START + 12 * STEP, START + 24 * STEP]
     assert at([path], START + 24 * STEP)["targets"][0]["used_kib"] is None  # the MDT did not answer then
     assert at([path], START + 24 * STEP)["fshealth_ost_next_timestamp"] is None
+
+
+def test_the_next_sample_is_that_within_an_hour(tmp_path):
+    path = save(tmp_path / "day.hdf5", START, {name: {0: SIZES, 13: KIB} for name in (USED, TOTAL)})
+    found = [at([path], START + 13 * STEP - ahead)["fshealth_ost_next_timestamp"] for ahead in (3601, 3600, 3599)]
+    assert found == [None, None, START + 13 * STEP]
 
 
 def test_the_day_before_counts_with_rows_that_are_differently_far_apart(tmp_path):
@@ -143,6 +150,18 @@ def test_several_file_systems_are_not_added_up(several):
 def test_a_file_system_without_values_is_unknown(several):
     with pytest.raises(NoFullness, match=r"^fs: no value of fullness/bytes of a target of c; known file systems: a, b, b-x$"):
         at([several], START + 14 * STEP, "c")
+
+
+def test_a_file_system_that_alone_has_values_needs_no_name(tmp_path):
+    names = ("a-OST0006", "c-OST0006")
+    path = save(tmp_path / "two.hdf5", START, {USED: {12: [10, NAN]}, TOTAL: {12: [100, NAN]}}, columns=dict.fromkeys((USED, TOTAL), names))
+    found = at([path], START + 12 * STEP)
+    assert [one["name"] for one in found["targets"]] == ["a-OST0006"]
+    assert at([path], START + 12 * STEP, "a") == found
+    with pytest.raises(NoFullness, match=r"of a target of c; known file systems: a$"):
+        at([path], START + 12 * STEP, "c")
+    both = save(tmp_path / "both.hdf5", START, {USED: {12: [10, 20]}}, columns=dict.fromkeys((USED, TOTAL), names))
+    assert [one["name"] for one in at([both], START + 12 * STEP, "c")["targets"]] == ["c-OST0006"]
 
 
 def test_a_file_of_several_file_systems_is_shown_by_file_system(several):
@@ -203,8 +222,10 @@ def test_without_a_sample_the_sentence_names_what_there_is(tmp_path):
     ):
         with pytest.raises(NoFullness, match="^" + sentence):
             at(paths, START)
+    day = save(tmp_path / "day.hdf5", START, {USED: {0: KIB}})
+    assert at([day], START + DAY)["fshealth_ost_fullness_lead_secs"] == DAY
     with pytest.raises(NoFullness):  # more than a day old
-        at([save(tmp_path / "day.hdf5", START, {USED: {0: KIB}})], START + DAY + 1)
+        at([day], START + DAY + 1)
 
 
 CONFIG = """\

@@ -145,13 +145,14 @@ def test_of_a_job_that_was_requeued_the_last_run_is_the_job_and_names_the_others
     assert job.others == ()
 
 
-def test_the_numbers_of_tasks_are_asked_for_by_their_arrays_and_not_too_many_at_once(sacct, tmp_path, monkeypatch):
+def test_the_numbers_of_tasks_are_asked_for_by_their_arrays_and_5000_at_once(sacct, tmp_path):
     answer = sacct({"JobID": "40_3", "JobIDRaw": "4711"}, {"JobID": "41+1", "JobIDRaw": "42"})
     assert numbers_of(["41+1", "40_3", "40_5"], answer, ZONE) == {"40_3": "4711", "41+1": "42"}
     assert "'--jobs=40,41', '--allocations'" in (tmp_path / "call").read_text()
-    monkeypatch.setattr("tokiod.analysis.slurm.MAX_JOBS", 1)
-    numbers_of(["41+1", "40_3"], answer, ZONE)
-    assert "'--jobs=41'" in (tmp_path / "call").read_text()
+    for count, last in ((5000, 5000), (5001, 1)):
+        numbers_of([f"{n}_1" for n in range(10_000, 10_000 + count)], answer, ZONE)
+        assert (tmp_path / "call").read_text().partition("', '")[0].count(",") == last - 1
+    assert "'--jobs=15000'" in (tmp_path / "call").read_text()
 
 
 def test_jobs_are_described_by_their_numbers_and_nothing_is_asked_for_without_one(sacct, tmp_path):

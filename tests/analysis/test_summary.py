@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from stitched_days import save, slot
 
-from tokiod.analysis.job import summarize_job
+from tokiod.analysis.job import MAX_CELLS, summarize_job
 from tokiod.cli.commands.job_summaries import JOBS_PER_TASK
 from tokiod.cli.tokioctl import main
 from tokiod.reader.archive import open_archive
@@ -42,7 +41,7 @@ def assert_close(found, expected):
         if isinstance(value, dict):
             assert_close(found[key], value)
         else:
-            assert found[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-12)), key
+            assert found[key] == (value if value is None or isinstance(value, str) else pytest.approx(value, rel=1e-12)), key
 
 
 @needs_reference
@@ -89,6 +88,8 @@ def day(tmp_path):
             ("datatargets/writebytes", 4),
             ("dataservers/cpuload", 2),
             ("mdtargets/opens", 2),
+            ("mdtargets/closes", 3),
+            ("mdtargets/renames", 2),
         ):
             group = file.require_group(name.partition("/")[0])
             if "timestamps" not in group:
@@ -105,19 +106,71 @@ def day(tmp_path):
     return path, cells
 
 
-def test_missing_cells_are_missing_and_not_zero(day):
+FIGURES = {"max": np.max, "min": np.min, "sum": np.sum, "ave": np.mean}
+SIZES = {"bytes": 1, "kibs": 1024, "mibs": 1024**2, "gibs": 1024**3, "tibs": 1024**4}
+BINNED = {
+    "datatargets/readbytes": "ost_read", "datatargets/writebytes": "ost_write", "dataservers/cpuload": "oss_cpu",
+    "mdservers/cpuload": "mds_cpu",
+}  # fmt: skip
+
+
+def bin_of(cells, key):
+    """Return the keys of a dataset of a bin, slowly."""
+    known = cells[~np.isnan(cells)]
+    found = {f"{how}_{key}": of(known) if known.size else None for how, of in FIGURES.items()}
+    if key.startswith("ost"):
+        found |= {f"{name}_{unit}": value and value / size for name, value in [*found.items()] for unit, size in SIZES.items()}
+    missing = cells.size - known.size
+    return found | {f"missing_{key}": missing, f"num_{key}": cells.size, f"frac_missing_{key}": missing / cells.size}
+
+
+def summary_of(cells):
+    """Return the summary of the bins of the rows of all datasets, slowly."""
+    found = {"n": len(cells["datatargets/readbytes"])}
+    for dataset, key in (("datatargets/readbytes", "read"), ("datatargets/writebytes", "write")):
+        whole = None if np.isnan(cells[dataset]).all() else np.nansum(cells[dataset])
+        found |= {f"sum_{unit}_{key}": whole and whole / size for unit, size in SIZES.items()}
+        found |= {f"ave_{unit}_{key}_per_dt": whole and whole / SIZES[unit] / found["n"] for unit in ("bytes", "gibs", "tibs")}
+    for dataset, key in BINNED.items():
+        one = bin_of(cells[dataset], key) if dataset in cells else {f"missing_{key}": 0, f"num_{key}": 0, f"frac_missing_{key}": 1.0}
+        found |= {f"{name}_{key}": one[f"{name}_{key}"] for name in ("missing", "num", "frac_missing")}
+        if key.endswith("cpu"):
+            found |= {f"{key[:3]}_{how}": one.get(f"{how}_{key}") for how in ("ave", "max")}
+    return found
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 60), (7, 20), (7, 8), (30, 31)])
+def test_missing_cells_are_missing_and_not_zero(day, first, last):
+    """Row 7 has no value, and neither has one column."""
     path, cells = day
+    cells = {name: values[first:last] for name, values in cells.items()}
     read, write = cells["datatargets/readbytes"], cells["datatargets/writebytes"]
-    found = printed("summarize", path, "--columns", "--timesteps", "--bins", 7, "--json")
-    assert found["total"]["missing_pts"] == np.isnan(read).sum()
-    assert found["columns"]["c2"] == found["timesteps"][str(START + 7 * STEP)] == {"read_bytes": None, "write_bytes": None}
-    assert found["columns"]["c1"] == {"read_bytes": np.nansum(read[:, 1]), "write_bytes": np.nansum(write[:, 1])}
-    assert [(one["index0"], one["indexf"]) for one in found["bins"].values()] == [(i, min(i + 9, 60)) for i in range(0, 60, 9)]
-    first = found["bins"][str(START)]
-    assert first["ave_ost_read"] == pytest.approx(np.nanmean(read[:9]))
-    assert (first["sum_ost_read_kibs"], first["num_ost_read"]) == (np.nansum(read[:9]) / 1024, 36)
-    assert found["summary"]["oss_ave"] == pytest.approx(np.nanmean(cells["dataservers/cpuload"]))
-    assert (found["summary"]["mds_ave"], found["summary"]["frac_missing_mds_cpu"]) == (None, 1.0)
+    span = ["--start", f"2018-01-28T08:{first * STEP // 60:02}:{first * STEP % 60:02}Z"]
+    span += ["--end", f"2018-01-28T08:{last * STEP // 60:02}:{last * STEP % 60:02}Z"]
+    found = printed("summarize", path, *span, "--columns", "--timesteps", "--bins", 7, "--json")
+    filled = np.flatnonzero(~np.isnan(read).all(axis=1))
+
+    def added(values):
+        return None if np.isnan(values).all() else np.nansum(values)
+
+    assert found["total"] == {
+        "read_bytes": added(read), "write_bytes": added(write), "missing_pts": np.isnan(read).sum(), "total_pts": read.size,
+        "missing_pct": pytest.approx(100 * np.isnan(read).mean()),
+        "first_nonzero_idx": filled[0] if filled.size else -1, "last_nonzero_idx": filled[-1] if filled.size else -1,
+    }  # fmt: skip
+    assert found["columns"] == {f"c{i}": {"read_bytes": added(read[:, i]), "write_bytes": added(write[:, i])} for i in range(4)}
+    assert found["timesteps"] == {
+        str(START + STEP * (first + i)): {"read_bytes": added(read[i]), "write_bytes": added(write[i])} for i in range(len(read))
+    }
+    height, bins = -(-len(read) // 7), {}
+    for row in range(0, len(read), height):
+        until, start = min(row + height, len(read)), START + STEP * first
+        bins[str(start + STEP * row)] = {
+            "index0": row, "indexf": until, "tstart": start + STEP * row, "tend": start + STEP * (until - 1),
+            **{key: value for name, of in BINNED.items() if name in cells for key, value in bin_of(cells[name][row:until], of).items()},
+        }  # fmt: skip
+    assert_close(found["bins"], bins)
+    assert_close(found["summary"], summary_of(cells))
 
 
 @pytest.mark.parametrize("count", [1, 7, 60])
@@ -142,19 +195,40 @@ def test_bins_are_of_the_same_time_where_groups_have_other_steps(day, count):
     assert summed["ave_bytes_read_per_dt"] == pytest.approx(np.nansum(cells["datatargets/readbytes"]) / ROWS)
 
 
-def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day):
+@pytest.mark.parametrize(("first", "last", "at_once"), [(2, 50, MAX_CELLS), (7, 8, MAX_CELLS), (0, 60, MAX_CELLS), (0, 60, 1)])
+def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day, first, last, at_once, monkeypatch):
+    """Row 7 has no value."""
+    monkeypatch.setattr("tokiod.analysis.job.MAX_CELLS", at_once)
     path, cells = day
-    found = summarize_job(open_archive("fs", START + 10, START + 250, path=path))
-    read, opens = cells["datatargets/readbytes"][2:50], cells["mdtargets/opens"][2:50]
-    rows = np.array([np.nansum(row) / STEP for row in read if not np.isnan(row).all()])
-    assert (found["fs_min_bytes_read_per_sec"], found["fs_ave_bytes_read_per_sec"]) == (rows.min(), pytest.approx(rows.mean()))
-    assert found["fs_frac_zero_read"] == (read == 0).mean()
-    assert found["fs_ave_open_ops_per_sec"] == pytest.approx(np.nanmean(np.nanmean(opens / STEP, axis=0)))
-    both = [np.nansum(row) / STEP for row in opens if not np.isnan(row).all()]
-    assert found["fs_sys_max_open_ops_per_sec"] == max(both)
-    assert found["fs_frac_missing"] == np.isnan(cells["dataservers/cpuload"][2:50]).mean()
-    assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
-    assert "fs_ave_mds_cpu" not in found
+    expected, figures = {}, {"ave": np.mean, "max": max, "min": min}
+
+    def known_rates(values):
+        return [np.nansum(row) / STEP for row in values if not np.isnan(row).all()]
+
+    for key, dataset in (("read", "readbytes"), ("written", "writebytes")):
+        values = cells[f"datatargets/{dataset}"][first:last]
+        rates = known_rates(values)
+        expected[f"fs_frac_zero_{key}"] = (values == 0).mean()
+        for unit, size in (("bytes", 1), ("gibs", 2**30)):
+            expected[f"fs_tot_{unit}_{key}"] = np.nansum(values) / size if rates else None
+            expected |= {f"fs_{how}_{unit}_{key}_per_sec": of(rates) / size if rates else None for how, of in figures.items()}
+    loads = cells["dataservers/cpuload"][first:last]
+    expected["fs_frac_missing"] = np.isnan(loads).mean()
+    expected |= {
+        "fs_ave_oss_cpu": np.mean(np.nanmean(loads, axis=0)) if rates else None,
+        "fs_max_oss_cpu": np.nanmax(loads) if rates else None,
+    }
+    for name in ("open", "close", "rename"):
+        of_mdts = cells[f"mdtargets/{name}s"][first:last]
+        rates = known_rates(of_mdts)
+        expected |= {
+            f"fs_tot_{name}_ops": np.nansum(of_mdts) if rates else None,
+            f"fs_ave_{name}_ops_per_sec": np.mean(np.nanmean(of_mdts / STEP, axis=0)) if rates else None,
+            f"fs_max_{name}_ops_per_sec": np.nanmax(of_mdts) / STEP if rates else None,
+            f"fs_min_{name}_ops_per_sec": np.nanmin(of_mdts) / STEP if rates else None,
+            **{f"fs_sys_{how}_{name}_ops_per_sec": of(rates) if rates else None for how, of in figures.items()},
+        }
+    assert_close(summarize_job(open_archive("fs", START + STEP * first, START + STEP * last, path=path)), expected)
 
 
 def test_a_span_in_which_no_row_of_another_step_begins_has_what_the_other_groups_hold(day):

@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict
 
+import msgspec
 import pytest
 from job_days import DAY, JobDays, polled, random_day
 
-from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, NoSuchOperation, NoSuchTarget, top
+from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, NoSuchOperation, NoSuchTarget, Top, TopLine, TopTarget, top
+from tokiod.increases import IMPLAUSIBLE
 from tokiod.job_columns import column_of
 from tokiod.jobs.span import Days
 from tokiod.reader.span import Span
@@ -147,3 +149,49 @@ def test_jobs_of_compute_nodes_are_sorted_by_cores_and_their_memory_is_the_large
     assert [one.job for one in found(made, "cpu", targets="nid2").lines] == ["1", "2"]
     with pytest.raises(NoSuchOperation, match=r"no job has counts of 'bytes'"):
         found(made, "bytes")
+
+
+def test_a_list_has_all_figures_of_a_span_and_its_lines(made):
+    key, other = job_key("1", "1000", None, "n1"), job_key("2", "7", None, "n2")
+    targets = [b"fs-OST000%d" % n for n in range(6)]
+    made.store(
+        *(polled(DAY + 65, target, key, DAY + 1, {"write_bytes.sum": 1200 * n}) for n, target in enumerate(targets, 1)),
+        polled(DAY + 70, MDT, other, DAY + 5, {"open.samples": 240, "read_bytes.sum": 600}),
+    )
+    result = found(made, "", limit=2)
+    assert result.lines == [
+        TopLine(
+            job="1", user="1000", command="", id="", jobs=1, nodes=1, targets=6, rate=210.0, share=210 / 215, read_bytes=0.0,
+            write_bytes=210.0, metadata=0.0, rates={}, since=DAY + 1, until=DAY + 65,
+            busiest=[TopTarget(f"fs-OST000{n}", (n + 1) / 21) for n in (5, 4, 3, 2, 1)],
+        ),
+        TopLine(
+            job="2", user="7", command="", id="", jobs=1, nodes=1, targets=1, rate=5.0, share=5 / 215, read_bytes=5.0,
+            write_bytes=0.0, metadata=2.0, rates={"open": 2.0}, since=DAY + 5, until=DAY + 70, busiest=[TopTarget("fs-MDT0000", 1.0)],
+        ),
+    ]  # fmt: skip
+    assert msgspec.structs.replace(result, lines=[]) == Top(
+        system="fs", start=DAY, end=DAY + 120, newest=DAY + 600, by="bytes", units="bytes/s", total=215.0, read_bytes=5.0,
+        write_bytes=210.0, metadata=2.0, lines=[], left_off=0, known=["bytes", "read", "write", METADATA, "open"],
+    )  # fmt: skip
+
+
+def test_twenty_lines_are_shown_unless_another_limit_is_given(made):
+    made.store(*(polled(DAY + 65, MDT, job_key(str(n)), DAY + 1, {"open.samples": n}) for n in range(1, 22)))
+    assert [(len(one.lines), one.left_off) for one in (found(made, "open"), found(made, "open", limit=30))] == [(20, 1), (21, 0)]
+
+
+def test_counts_that_are_left_out_are_a_note(made):
+    made.store(
+        polled(DAY + 5, MDT, job_key("1"), DAY + 1, {"open.samples": 2**62 + 1}),
+        polled(DAY + 65, MDT, job_key("2"), DAY + 1, {"open.samples": 1}),
+    )
+    result = found(made, "open")
+    assert ([one.job for one in result.lines], result.note) == (["2"], f"left out: 1 x {IMPLAUSIBLE}")
+    assert found(made, "open", DAY + 60).note == ""
+
+
+def test_a_span_of_nodes_without_rows_is_a_list_of_nodes(made):
+    on_nodes(made, (DAY + 59, b"nid1", "1", DAY - 600, 600, 4_000, 0))
+    result = found(made, "", DAY + 300, DAY + 360)
+    assert (result.of, result.by, result.units, result.lines, result.total, result.newest) == ("nodes", "cpu", "cores", [], 0.0, DAY + 600)

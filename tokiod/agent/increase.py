@@ -13,7 +13,7 @@ Name = TypeVar("Name")
 
 
 class Increases:
-    """The last value of each counter, in `last`, and how often one has restarted.
+    """The last value of each counter, in `last`.
 
     A counter that falls has wrapped, if it is known where it wraps and it was in the upper half and is in the lower; it was corrected, if
     it fell by its metric's slack at most, and counts as unchanged; else it has restarted, and the increase since the sample before is
@@ -22,7 +22,6 @@ class Increases:
 
     def __init__(self) -> None:
         self.last: dict[Hashable, Value] = {}
-        self.restarts = 0
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self.last
@@ -38,7 +37,6 @@ class Increases:
         self.last[key] = value
         if wraps_at and value < wraps_at / 2 < last <= wraps_at:
             return value + wraps_at - last
-        self.restarts += 1
         return None
 
     def forget(self, key: Hashable) -> None:

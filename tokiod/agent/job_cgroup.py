@@ -137,7 +137,7 @@ def _io_stat(text: bytes) -> Parts:
         words = line.split()
         devices = [word.decode() for word in words if _DEVICE.fullmatch(word)]
         parts.update((device, {}) for device in devices)
-        keys = dict(word.split(b"=", 1) for word in words if b"=" in word)
+        keys = dict(word.split(b"=") for word in words if b"=" in word)
         if devices and _IO.keys() <= keys.keys():
             parts[devices[-1]] = {metric: int(keys[key]) for key, metric in _IO.items()}
     if text.strip() and not parts:
@@ -269,7 +269,7 @@ class JobCgroup:
     def read_ahead(self) -> None:
         """Read the quick files, for understand(). Raise OSError, ValueError."""
         texts = [file.read() for file, _ in self._quick]
-        if len(texts) > 1 and texts[1:] != self._ahead[1:]:
+        if len(texts) > 1:
             self._most = max(self._most, int(texts[1]))
         self._ahead = texts
 

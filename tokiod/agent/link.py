@@ -138,8 +138,8 @@ class Link:
         """End the connection."""
         if self._socket is not None and self._monitor is not None:
             self._socket.disable_monitor()
-            self._monitor.close(0)
-            self._socket.close(0)
+            self._monitor.close()
+            self._socket.close()
         self._socket = self._monitor = None
         self._filenos = ()
         self._is_connected = False
@@ -185,8 +185,11 @@ class Link:
     def _greet(self, now: float) -> None:
         starts = self._rows.starts()
         since = int(starts[0] if starts else self._time())
-        self._hello_at = now + HELLO_SECONDS + self._random.random() * HELLO_SPREAD_SECONDS
+        self._hello_at = self._next_hello(now)
         self._send(wire.hello(self._node, self._session, self._version, self._step, since, self._metrics, self._job_metrics))
+
+    def _next_hello(self, now: float) -> float:
+        return now + HELLO_SECONDS + self._random.random() * HELLO_SPREAD_SECONDS
 
     def _receive(self, now: float) -> None:
         while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
@@ -201,7 +204,7 @@ class Link:
                 self.state = f"refused: {asked.reason}"
                 continue
             self.state, self._delay = "connected", MIN_DELAY_SECONDS
-            self._hello_at = max(self._hello_at, now + HELLO_SECONDS + self._random.random() * HELLO_SPREAD_SECONDS)
+            self._hello_at = max(self._hello_at, self._next_hello(now))
             self._plan(asked, now)
 
     def _plan(self, asked: wire.Ask, now: float) -> None:

@@ -36,16 +36,12 @@ class Recorder:
         self._sampler, self._rows, self._taken = sampler, rows, taken
         self._offset, self._clock_set = offset, clock_set
         self._ahead: dict[Sensor, float] = {}
-        self._row = 0.0
         self._poll = select.poll()
         self._polled: tuple[int, ...] = ()
         self._filenos: list[int] = []
 
     def sample(self, now: float, time: float) -> None:
         """Sample the sensors that are due. now: of a clock that never jumps; time: seconds since the epoch."""
-        if (row := time // self._rows.step) != self._row or self._sampler.is_search_due(now):
-            self.settle()
-            self._row = row
         found = self._sampler.find(now)
         ahead, rest = self._sampler.read_ahead(now, time)
         self._ahead.update(dict.fromkeys(ahead, time))

@@ -65,7 +65,7 @@ class Sampler:
     def find(self, now: float) -> dict[str, Readings]:
         """Look for what there is to read, if that is due; return what could not be read then, by the sensors' names."""
         found: dict[str, Readings] = {}
-        if self.is_search_due(now):
+        if now - self._found >= FIND_SECONDS:
             self._found = now
             for sensor in self.sensors:
                 readings = found.setdefault(sensor.name, Readings())
@@ -77,10 +77,6 @@ class Sampler:
             self._present = [sensor for sensor in self.sensors if sensor.name not in self.absent]
             self._each_tick = [sensor for sensor in self._present if sensor.period <= TICK_SECONDS]
         return found
-
-    def is_search_due(self, now: float) -> bool:
-        """Return whether find() would look."""
-        return now - self._found >= FIND_SECONDS
 
     def understand(self, sensor: Sensor) -> Readings:
         """Return the readings of what a sensor read ahead."""

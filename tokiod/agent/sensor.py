@@ -100,8 +100,8 @@ class Readings:
         self.drops[reason] += count
         self.examples.setdefault(reason, clean(example))
 
-    def __enter__(self) -> Readings:  # noqa: PYI034 - typing.Self is of Python 3.11
-        return self
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         if isinstance(error, OSError):

@@ -134,7 +134,6 @@ class Agent:
     def close(self) -> None:
         """Release the sensors and the connection."""
         self._sampler.close()
-        self.link.close()
         self._context.destroy(linger=0)
 
     def _settle(self) -> None:
@@ -176,11 +175,11 @@ def notifier(address: str) -> Callable[[str], None]:
     """Return what sends a line to systemd (sd_notify(3)); it does nothing where there is no address."""
     if address[:1] not in ("/", "@"):
         return lambda _line: None
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def send(line: str) -> None:
         with suppress(OSError):
-            channel.sendto(line.encode(), socket.MSG_DONTWAIT, "\0" + address[1:] if address[0] == "@" else address)
+            channel.sendto(line.encode(), socket.MSG_DONTWAIT, address.replace("@", "\0", 1))
 
     return send
 
@@ -188,4 +187,3 @@ def notifier(address: str) -> Callable[[str], None]:
 def _log(line: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"tokiod agent: {line}\n")
-        sys.stderr.flush()

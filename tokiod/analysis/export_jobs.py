@@ -8,6 +8,7 @@ of them are in memory at most.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,7 @@ def _write_parquet(path: Path, parts: Iterator[dict[str, NDArray[Any]]], attribu
     import pyarrow.parquet as pq  # noqa: PLC0415 - optional
 
     writer, rows = None, 0
-    try:
+    with ExitStack() as closing:
         for columns in parts:
             arrays = {
                 name: pa.array(values * 1000, pa.timestamp("ms", tz="UTC")) if name in TIMES
@@ -147,10 +148,7 @@ def _write_parquet(path: Path, parts: Iterator[dict[str, NDArray[Any]]], attribu
                 for name, values in columns.items()
             }  # fmt: skip
             made = pa.table(arrays).replace_schema_metadata(attributes)
-            writer = writer or pq.ParquetWriter(path, made.schema, compression="zstd")
+            writer = writer or closing.enter_context(pq.ParquetWriter(path, made.schema, compression="zstd"))
             writer.write_table(made, row_group_size=ROWS_OF_GROUP)
             rows += made.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
     return rows

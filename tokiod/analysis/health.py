@@ -7,8 +7,8 @@ the rows of two days may be differently far apart.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
+from statistics import mode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -197,8 +197,6 @@ def next_time(  # noqa: PLR0913, PLR0917 - a span, and what of it is wanted
     paths: Sequence[Path], dataset: str, after: int, end: int, parts: OpenParts, filesystem: str | None = None
 ) -> int | None:
     """Return the time of the first row with a value after one, and before `end`, of a file system's targets or all."""
-    if after + 1 >= end:
-        return None
     for matrix in _matrices(paths, dataset, Span(after + 1, end), parts):
         for first in range(0, matrix.rows, ROWS_AT_ONCE):
             if (rows := _filled(matrix.read(first, min(first + ROWS_AT_ONCE, matrix.rows))[:, _chosen(matrix, filesystem)])).size:
@@ -264,7 +262,7 @@ def _overload(served: Sample | None, time: int, moved: list[Sample], osts: int) 
     ages = [time - sample.time for sample in ([served] if served is not None else moved)]
     found: dict[str, Any] = {"fshealth_ost_failures_lead_secs": max(ages, default=None)}
     counts = [] if served is None else [int(value) for value in served.values.values() if value > 0]
-    usual = Counter(sorted(counts)).most_common(1)[0][0] if counts else None
+    usual = mode(sorted(counts)) if counts else None
     more = [] if usual is None else [count for count in counts if count > usual]
     mean = sum(more) / len(more) if more else 0.0
     figures = {

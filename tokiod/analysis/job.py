@@ -50,20 +50,19 @@ def summarize_job(archive: Archive) -> dict[str, Number]:
         if matrix := known.get(f"{server}/cpuload"):
             found |= _load(matrix[...], key)
     matrices = {operation: known[dataset] for operation, dataset in _OF_OPERATIONS.items() if dataset in known}
-    for alike in _alike(matrices):
-        step = matrices[alike[0]].step
+    for step, alike in _alike(matrices):
         found |= _operations(np.stack([matrices[operation][...] for operation in alike]), step, alike)
     return found
 
 
-def _alike(matrices: dict[str, Matrix]) -> Iterator[list[str]]:
-    """Yield the names of matrices of one shape and step, few enough that their cells fit into MAX_CELLS: at least one."""
+def _alike(matrices: dict[str, Matrix]) -> Iterator[tuple[int, list[str]]]:
+    """Yield a step, and the names of matrices of it and of one shape, few enough that their cells fit into MAX_CELLS: at least one."""
     groups: dict[tuple[int, int, int], list[str]] = {}
     for name, matrix in matrices.items():
         groups.setdefault((matrix.rows, len(matrix.columns), matrix.step), []).append(name)
-    for (rows, columns, _), names in groups.items():
+    for (rows, columns, step), names in groups.items():
         many = max(1, MAX_CELLS // max(1, rows * columns))
-        yield from (names[first : first + many] for first in range(0, len(names), many))
+        yield from ((step, names[first : first + many]) for first in range(0, len(names), many))
 
 
 # The groups of a file may have different steps: a job of 40 s has rows of 5 s, and perhaps none of 60 s.
@@ -102,9 +101,9 @@ class _Even:
 
 def _matrix(archive: Archive, dataset: str) -> Matrix:
     """Return a dataset; rows of several steps are cut into even ones, and what they count with them. Raises as Archive.array()."""
-    parts = [part.array(dataset) for part in archive.by_step(dataset)]
-    if len(parts) == 1:
-        return parts[0]
+    only, *others = parts = [part.array(dataset) for part in archive.by_step(dataset)]
+    if not others:
+        return only
     step, columns = gcd(*(part.step for part in parts)), tuple(dict.fromkeys(name for part in parts for name in part.columns))
     cells = np.full((sum(part.rows * part.step // step for part in parts), len(columns)), np.nan)
     first, place = 0, {name: i for i, name in enumerate(columns)}

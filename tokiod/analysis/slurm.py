@@ -10,6 +10,7 @@ import asyncio
 import datetime as dt
 import re
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError
@@ -115,7 +116,7 @@ def completed(user: str, name: str, since: Span, sacct: Sequence[str], zone: dt.
     bounds = [f"--starttime=uts{since.start}", f"--endtime=uts{since.end}", "--state=COMPLETED"]
     found = parsed(_printed([*sacct, f"--user={user}", *bounds, "--allocations"], zone), zone)
     chosen = [job for job in found if job.name == name and job.user == user and job.end is not None]
-    return sorted((job for job in chosen if job.start is not None and since.start <= job.start < since.end), key=lambda job: job.start or 0)
+    return sorted((job for job in chosen if job.start is not None and since.start <= job.start < since.end), key=attrgetter("start"))
 
 
 def running(span: Span, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]:

@@ -55,9 +55,11 @@ class Cpu(Sensor):
             self._parse(readings, self._stat.read(), _GAUGES)
 
     def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        if is_rare:
+            return False
         text = self._stat.read()
         # The last lines but one, in all kernels since 2.6.
-        states = _STATES_LINES.match(text, max(0, text.rfind(b"\nprocs_running ")))
+        states = _STATES_LINES.match(text, text.rfind(b"\nprocs_running "))
         if states is None:
             return False
         self._ahead = text
@@ -91,7 +93,7 @@ def _line(text: bytes, key: bytes) -> bytes:
         begin = 0
     elif (begin := text.find(b"\n" + key + b" ") + 1) == 0:
         raise ValueError(f"no line {key.decode()} in /proc/stat")
-    begin += len(key) + 1
+    begin += len(key)
     end = text.find(b"\n", begin)
     if end < 0:
         raise ValueError(f"the line {key.decode()} of /proc/stat has no end")

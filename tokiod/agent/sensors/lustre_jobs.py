@@ -99,8 +99,8 @@ class LustreJobs(Sensor):
             if match is not None:
                 target = match[1]
                 first, *of_target = text[match.end() : following.start() if following else len(text)].split(_BLOCK)
-                if first.strip() not in (b"job_stats:", b""):
-                    readings.drop("malformed", f"{clean(target)}: {clean(first[:64])}")
+                if (said := first.strip()) not in (b"job_stats:", b""):
+                    readings.drop("malformed", f"{clean(target)}: {clean(said[:64])}")
                 for block in of_target:
                     with readings:
                         job = _job(block)

@@ -24,7 +24,7 @@ class Perf(Sensor):
         """events: their names."""
         super().__init__(tree)
         self.metrics = tuple(NODE_EVENTS[name] for name in events)
-        self._events = ConfiguredEvents(tree, events)
+        self._events = ConfiguredEvents(self.tree, events)
         self._counts: EventCounts | None = None
 
     def find(self) -> None:
