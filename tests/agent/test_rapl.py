@@ -44,6 +44,13 @@ def test_parts_of_a_package_are_not_added_to_it(sensor):
     }  # fmt: skip
 
 
+def test_the_energy_of_the_eleventh_package_counts(sensor, tmp_path):
+    put(tmp_path, "intel-rapl:a", "package-10")  # as prometheus/procfs has it in testdata/fixtures.ttar
+    put(tmp_path, "intel-rapl:1f:0", "dram")
+    sensor.find()
+    assert {("energy_package", "a/package-10"): 3.0, ("energy_dram", "1f:0/dram"): 3.0}.items() <= sampled(sensor).values.items()
+
+
 def test_a_zone_wraps_where_it_says(sensor, tmp_path):
     rows = Rows(sensor.metrics)
     for time, energy in enumerate((9_000_000, 1_000_000)):

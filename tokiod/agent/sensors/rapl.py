@@ -18,8 +18,8 @@ _METRICS = {
     "uncore": counter("energy_uncore", "J", "energy of the processors' graphics, a part of energy_package"),
     "psys": counter("energy_platform", "J", "energy of the platform, with the processors"),
 }
-_ZONE = re.compile(r"intel-rapl(:\d+)+")
-"""Zones named intel-rapl-mmio count the same energy by another interface."""
+_ZONE = re.compile(r"intel-rapl(:[0-9a-f]+)+")
+"""Linux numbers them in hexadecimal. Zones named intel-rapl-mmio count the same energy by another interface."""
 
 
 class Rapl(Sensor):
