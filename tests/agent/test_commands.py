@@ -101,6 +101,8 @@ def test_an_output_without_end_ends_its_command_and_no_part_of_it_is_used(tmp_pa
     [
         (IPMITOOL.format(watts=220, state="activated"), {("node_power", ""): 220}, {}),
         (IPMITOOL.format(watts=341, state="activated").replace("    ", "  "), {("node_power", ""): 341}, {}),
+        # wdes/ipmitool-dcmi-power-reading, which takes the place of ipmitool.
+        ("Instantaneous power reading              : 214      Watts\n", {("node_power", ""): 214}, {}),
         (IPMITOOL.format(watts=0, state="deactivated"), {}, {"not measuring": "the controller reports 0 W, deactivated"}),
         (IPMITOOL.format(watts=0, state="activated"), {}, {"not measuring": "the controller reports 0 W, activated"}),
         (IPMITOOL.format(watts=319, state="deactivated"), {("node_power", ""): 319}, {}),

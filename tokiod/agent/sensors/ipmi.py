@@ -18,7 +18,7 @@ PERIOD_SECONDS, DEADLINE_SECONDS = 60.0, 30.0
 """Controllers take a second for an answer, some hang at times, and asking them often makes some fail."""
 
 _POWER = gauge("node_power", "W", "power of the whole node, as its management controller measures it")
-_READING = re.compile(rb"^[ \t]*Instantaneous power reading\s*:\s*(\d+) Watts", re.MULTILINE)
+_READING = re.compile(rb"^[ \t]*Instantaneous power reading\s*:\s*(\d+)[ \t]+Watts", re.MULTILINE)
 _STATE = re.compile(rb"^[ \t]*Power reading state is\s*:\s*(\w+)", re.MULTILINE)
 _NO_READINGS = {0: "not measuring", (1 << 16) - 1: "no reading"}
 """What controllers say that measure nothing; the number has 16 bits."""
