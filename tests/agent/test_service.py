@@ -140,7 +140,7 @@ def test_what_is_absent_or_dropped_is_in_the_log_once(node):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "address"), [(signal.SIGTERM, "{}/notify"), (signal.SIGINT, "@{}/notify")])
+@pytest.mark.parametrize(("number", "address"), [(signal.SIGTERM, "{}/notify@1"), (signal.SIGINT, "@{}/notify@1")])
 def test_an_agent_tells_systemd_how_it_is_and_ends_at_a_signal(number, address, tmp_path):
     """The address is that of a file, or an abstract one."""
     Keyring(tmp_path / "keys").made("node")
@@ -148,7 +148,7 @@ def test_an_agent_tells_systemd_how_it_is_and_ends_at_a_signal(number, address, 
     config.write_text('hub = "tcp://127.0.0.1:1"\nhub_key_file = "keys/server.key"\nkey_file = "keys/node.key_secret"\n')
     line = [sys.executable, "-m", "tokiod.agent", "--config", str(config), "--root", str(tmp_path)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(address.format(tmp_path).replace("@", "\0"))
+        systemd.bind(re.sub("^@", "\0", address.format(tmp_path)))
         systemd.settimeout(60)
         environment = {**os.environ, "NOTIFY_SOCKET": address.format(tmp_path)}
         with subprocess.Popen(line, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:

@@ -179,7 +179,7 @@ def notifier(address: str) -> Callable[[str], None]:
 
     def send(line: str) -> None:
         with suppress(OSError):
-            channel.sendto(line.encode(), socket.MSG_DONTWAIT, address.replace("@", "\0", 1))
+            channel.sendto(line.encode(), socket.MSG_DONTWAIT, "\0" + address[1:] if address[0] == "@" else address)
 
     return send
 
