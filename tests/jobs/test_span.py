@@ -463,3 +463,10 @@ def test_a_row_of_a_poll_shows_that_its_target_was_polled_though_it_stands_in_a_
             made.merged(at)
         for start, until in ((DAY + 1199, DAY + 1190), (DAY + 1190, DAY + 600)):
             assert polled_until(made.root / "fs" / "2024-08-08", DAY, start, np.array([OST])).tolist() == [until], (at, start)
+
+
+def test_the_window_of_a_row_a_day_before_the_span_was_polled(made):
+    """It ended ten minutes after DAY. What was done since is divided over the time from then on."""
+    late = 86400 + 700
+    made.store(*steady(OST, KEY, (5, late + 1205)))
+    assert rate_of(made, DAY + late, DAY + late + 1800) == pytest.approx((late + 1200) * 1205 / (late + 605) / 1800, rel=1e-7)
