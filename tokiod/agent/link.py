@@ -138,8 +138,8 @@ class Link:
         """End the connection."""
         if self._socket is not None and self._monitor is not None:
             self._socket.disable_monitor()
-            self._monitor.close()
-            self._socket.close()
+            self._monitor.close(0)
+            self._socket.close(0)
         self._socket = self._monitor = None
         self._filenos = ()
         self._is_connected = False
