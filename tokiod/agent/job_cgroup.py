@@ -137,7 +137,7 @@ def _io_stat(text: bytes) -> Parts:
         words = line.split()
         devices = [word.decode() for word in words if _DEVICE.fullmatch(word)]
         parts.update((device, {}) for device in devices)
-        keys = dict(word.split(b"=") for word in words if b"=" in word)
+        keys = dict(word.split(b"=", 1) for word in words if b"=" in word)
         if devices and _IO.keys() <= keys.keys():
             parts[devices[-1]] = {metric: int(keys[key]) for key, metric in _IO.items()}
     if text.strip() and not parts:

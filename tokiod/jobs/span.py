@@ -315,7 +315,7 @@ def _added(found: list[Series]) -> Series:
     if not found:
         return Series(empty, empty, none, none, none, none, {}, odd)
     if len(found) == 1:
-        return replace(*found, odd=odd)
+        return replace(found[0], odd=odd)
     jobs, targets = (np.unique(np.concatenate([getattr(one, name) for one in found])) for name in ("jobs", "targets"))
     job = np.concatenate([np.searchsorted(jobs, one.jobs)[one.job] for one in found])
     target = np.concatenate([np.searchsorted(targets, one.targets)[one.target] for one in found])
