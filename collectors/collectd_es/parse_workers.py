@@ -8,7 +8,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,15 +118,13 @@ class Parsing:
         self._processes = ExitStack()
         self._files = self._processes.enter_context(closing(FilesInMemory()))
         self._pool: Workers | None = None
-        # In a thread: a Ctrl-C, which the main thread takes, must not find a process half started.
-        self._starting = Thread(target=self._start)
 
     def start(self, paths: Sequence[Path]) -> None:
         """Start the processes if a file will need them: they take a third of a second, in which other things can be done."""
         # What fails here fails again when the files are parsed, and is reported then.
         with suppress(OSError):
             if any(self._is_large(path) for path in paths):
-                self._starting.start()
+                self._started()
 
     def parsed(self, path: Path, on_read: Callable[[int], None]) -> Iterator[Samples]:
         """Yield the samples of a file's pages. on_read: called with the number of bytes read.
@@ -153,26 +150,13 @@ class Parsing:
 
     def close(self) -> None:
         """End the processes."""
-        self._wait_for_start()
         self._processes.close()
 
     def _is_large(self, path: Path) -> bool:
         return self._workers > 0 and path.stat().st_size >= MIN_BYTES_FOR_WORKERS
 
-    def _start(self) -> None:
-        with suppress(OSError):
-            self._made()
-
-    def _wait_for_start(self) -> None:
-        if self._starting.ident is not None:
-            self._starting.join()
-
-    def _started(self) -> Workers:
-        self._wait_for_start()
-        return self._made()
-
     # They read the pieces of a plain file themselves, which is cheaper than sending them. They end with this process.
-    def _made(self) -> Workers:
+    def _started(self) -> Workers:
         if self._pool is None:
             self._pool = self._processes.enter_context(processes(self._workers, _begin, self._rules))
         return self._pool

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -99,12 +100,29 @@ def test_a_pool_breaks_whole_when_a_worker_is_killed_and_cancelled_calls_do_not_
         sleeping = [pool.submit(time.sleep, 600) for _ in range(2)]
         waiting = [pool.submit(os.getpid) for _ in range(3)]
         waiting[1].cancel()
+        while len(pool._processes) < 2:
+            time.sleep(0.01)
         os.kill(pool._processes[1].pid, signal.SIGKILL)
         for future in [*sleeping, waiting[0], waiting[2]]:
             with pytest.raises(BrokenProcessPool):
                 future.result(timeout=60)
     assert waiting[1].cancelled()
     assert not any(process.is_alive() for process in pool._processes)
+
+
+def test_many_workers_outlive_the_thread_that_makes_their_pool():
+    with contextlib.ExitStack() as stack:
+        made = []
+        thread = threading.Thread(target=lambda: made.append(stack.enter_context(workers(60))))
+        thread.start()
+        thread.join()
+        (pool,) = made
+        assert len({future.result(timeout=150) for future in [pool.submit(slow_pid) for _ in range(120)]}) > 1
+
+
+def slow_pid():
+    time.sleep(0.05)
+    return os.getpid()
 
 
 def test_errors_of_calls_reach_the_caller_and_the_worker_goes_on():

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 R = TypeVar("R")
+_STARTING = Lock()
+"""One process at a time is started: __main__ is another module meanwhile."""
 
 
 # Workers do not need the parent's __main__: importing the modules of a command line is half of a worker's start. forkserver
@@ -69,22 +71,26 @@ class Workers(Executor):
         self._calls: SimpleQueue[tuple[Future[Any], tuple[object, ...]] | None] = SimpleQueue()
         self._lock = Lock()
         self._is_broken = self._has_ended = False
-        self._processes, ends = [], []
+        self._kind, self._begin = kind, begin
+        self._processes: list[ForkProcess | SpawnProcess] = []
+        # The signal at a parent's death comes at the end of the thread that started the process: it is the one that hands calls out.
+        started = [self._start() if kind is ForkProcess else None for _ in range(count)]
+        self._threads = [Thread(target=self._hand_out, args=(one,)) for one in started]
+        for thread in self._threads:
+            thread.start()
+
+    def _start(self) -> tuple[Connection, ForkProcess | SpawnProcess]:
         # Ctrl-C reaches all processes of a terminal. Workers leave it to their parent: they inherit a blocked SIGINT.
         previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            for _ in range(count):
-                ours, theirs = Pipe()
-                with theirs:
-                    process = kind(target=_work, args=(theirs, os.getpid(), *begin))
-                    process.start()
+            ours, theirs = Pipe()
+            with theirs, _STARTING:
+                process = self._kind(target=_work, args=(theirs, os.getpid(), *self._begin))
+                process.start()
                 self._processes.append(process)
-                ends.append(ours)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
-        self._threads = [Thread(target=self._hand_out, args=pair) for pair in zip(ends, self._processes, strict=True)]
-        for thread in self._threads:
-            thread.start()
+        return ours, process
 
     def submit(self, call: Callable[..., R], /, *arguments: object, **named: object) -> Future[R]:
         """Call a function in a process. Raises BrokenProcessPool when one was killed, RuntimeError after shutdown."""
@@ -110,7 +116,12 @@ class Workers(Executor):
             for thread in self._threads:
                 thread.join()
 
-    def _hand_out(self, connection: Connection, process: ForkProcess | SpawnProcess) -> None:
+    def _hand_out(self, started: tuple[Connection, ForkProcess | SpawnProcess] | None) -> None:
+        try:
+            connection, process = started or self._start()
+        except OSError:
+            self._break()
+            return
         with connection:
             while (taken := self._calls.get()) is not None:
                 future, call = taken
