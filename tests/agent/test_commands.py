@@ -46,7 +46,7 @@ def script(tmp_path, text):
 
 
 def limited(tmp_path, text):
-    """Start a command that waits until its limit is set, which the kernel is told after the start."""
+    """Start a command that waits for its limit: it is set after the start."""
     command = Command(script(tmp_path, f"while [ ! -e {tmp_path}/limited ]; do sleep 0.005; done; {text}"), period=60.0, deadline=30.0)
     assert command.take(0.0) is None
     (tmp_path / "limited").touch()

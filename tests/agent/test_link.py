@@ -298,30 +298,36 @@ OPTIONS = {
 }  # fmt: skip
 
 
-def test_a_turn_without_events_looks_for_them_after_ten_seconds_alone(tmp_path):
+@pytest.fixture
+def unanswered(tmp_path):
+    """A link that dialled a port which accepts the connection, and sends nothing."""
     made = Scene(tmp_path)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        made.link._endpoint = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        port.listen()
+        made.link._endpoint = f"tcp://127.0.0.1:{port.getsockname()[1]}"
         assert not made.hears(MIN_DELAY_SECONDS)
-        assert not made.hears(CONNECT_SECONDS - 5)
-        states = []
-        for seconds in (9.9, 0.1):
-            made.now += seconds
-            made.link.turn(is_ready=False)
-            states.append(made.link.state)
-        assert states == ["connecting", f"{NOT_CONNECTED} (no answer)"]
+        yield made
     made.close()
+
+
+def test_a_turn_without_events_looks_for_them_after_ten_seconds_alone(unanswered):
+    assert not unanswered.hears(CONNECT_SECONDS - 5)
+    states = []
+    for seconds in (9.9, 0.1):
+        unanswered.now += seconds
+        unanswered.link.turn(is_ready=False)
+        states.append(unanswered.link.state)
+    assert states == ["connecting", f"{NOT_CONNECTED} (no answer)"]
 
 
 def test_a_key_that_the_hub_does_not_know_is_the_state(scene, tmp_path):
     made = scene()
-    (tmp_path / "nobody").mkdir()
+    (tmp_path / "empty").mkdir()
     allowed = ThreadAuthenticator(made.context)
     allowed.start()
     try:
-        allowed.configure_curve(domain="*", location=str(tmp_path / "nobody"))
+        allowed.configure_curve(domain="*", location=str(tmp_path / "empty"))
         made.now += MIN_DELAY_SECONDS
         until(made, lambda: made.link.state.startswith("refused"))
     finally:
@@ -330,19 +336,11 @@ def test_a_key_that_the_hub_does_not_know_is_the_state(scene, tmp_path):
     assert made.now + MIN_DELAY_SECONDS / 2 <= made.link.next_due() <= made.now + MIN_DELAY_SECONDS
 
 
-def test_a_dial_without_an_answer_ends_after_30_seconds(tmp_path):
-    made = Scene(tmp_path)
-    with socket.socket() as deaf:
-        # It accepts the connection, and says nothing.
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        made.link._endpoint = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
-        assert not made.hears(MIN_DELAY_SECONDS)
-        assert not made.hears(CONNECT_SECONDS)
-        assert made.link.state == "connecting"
-        made.hears(0.5)
-        assert made.link.state == f"{NOT_CONNECTED} (no answer)"
-    made.close()
+def test_a_dial_without_an_answer_ends_after_30_seconds(unanswered):
+    assert not unanswered.hears(CONNECT_SECONDS)
+    assert unanswered.link.state == "connecting"
+    unanswered.hears(0.5)
+    assert unanswered.link.state == f"{NOT_CONNECTED} (no answer)"
 
 
 def until(made, condition):

@@ -1,4 +1,4 @@
-"""What removed children of a cgroup used is the parent's own sum less that of the children that are there, read around it."""
+"""The parent's own sum, less the sums of present children, is what its removed children used."""
 
 from types import SimpleNamespace
 

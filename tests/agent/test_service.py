@@ -142,7 +142,7 @@ def test_what_is_absent_or_dropped_is_in_the_log_once(node):
 
 @pytest.mark.parametrize(("number", "address"), [(signal.SIGTERM, "{}/notify@1"), (signal.SIGINT, "@{}/notify@1")])
 def test_an_agent_tells_systemd_how_it_is_and_ends_at_a_signal(number, address, tmp_path):
-    """The address is that of a file, or an abstract one."""
+    """The address names a file, or an abstract socket."""
     Keyring(tmp_path / "keys").made("node")
     config = tmp_path / "agent.toml"
     config.write_text('hub = "tcp://127.0.0.1:1"\nhub_key_file = "keys/server.key"\nkey_file = "keys/node.key_secret"\n')

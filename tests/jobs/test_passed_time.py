@@ -18,7 +18,7 @@ def clock():
 
 
 def looks(clock, passed, *seconds):
-    """What is returned so many seconds later each."""
+    """The passed time after each of these waits, in seconds."""
     found = []
     for one in seconds:
         asyncio.run(clock.advance(one))

@@ -80,7 +80,7 @@ class Follower(Generic[S]):
         raise NotImplementedError
 
     def newest(self, part: LogPart, system: str) -> int:
-        """Return now; where the clock is behind that of the writer, the end of the newest window. Epoch seconds."""
+        """Return the later of now and the end of the newest window, epoch seconds: this clock may be behind the writer's."""
         return max(int(self.clock.time()), part.data_ends.get(system, 0))
 
     def days_of(self, start: int, end: int) -> Iterator[Day]:

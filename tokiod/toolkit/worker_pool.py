@@ -48,7 +48,7 @@ def _nothing() -> None:
 
 @contextmanager
 def workers(count: int, begin: Callable[..., None] = _nothing, *arguments: object, fork: bool = False) -> Iterator[Workers]:
-    """Yield an executor of so many processes. Calls that have not started at the end of the block are cancelled.
+    """Yield an executor of `count` processes. Calls that have not started at the end of the block are cancelled.
 
     begin: called first in each process, with arguments; they are pickled unless `fork`. fork: copies of this process, without other
     threads that hold a lock.
