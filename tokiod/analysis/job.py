@@ -101,9 +101,9 @@ class _Even:
 
 def _matrix(archive: Archive, dataset: str) -> Matrix:
     """Return a dataset; rows of several steps are cut into even ones, and what they count with them. Raises as Archive.array()."""
-    only, *others = parts = [part.array(dataset) for part in archive.by_step(dataset)]
-    if not others:
-        return only
+    parts = [part.array(dataset) for part in archive.by_step(dataset)]
+    if len(parts) == 1:
+        return parts[0]
     step, columns = gcd(*(part.step for part in parts)), tuple(dict.fromkeys(name for part in parts for name in part.columns))
     cells = np.full((sum(part.rows * part.step // step for part in parts), len(columns)), np.nan)
     first, place = 0, {name: i for i, name in enumerate(columns)}
