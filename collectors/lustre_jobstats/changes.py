@@ -128,6 +128,8 @@ class JobCounts:
         self._last: dict[bytes, _Last] = {}
         self._polled: int | None = None
         self._absent: frozenset[bytes] = frozenset()
+        # What the poll before listed without readable counts; None where it may have listed others.
+        self._unread: frozenset[bytes] | None = None
         # Rows beside those of a job's present counts, until they are stored.
         self._others: dict[bytes, list[_Row]] = {}
 
@@ -156,6 +158,7 @@ class JobCounts:
             self._others.setdefault(row.job, []).append(row)
         others += self._idle(keys, time)
         self._polled = time
+        self._unread = None if lost.counts[MALFORMED] else frozenset(keys - self._last.keys())
         return replace(self._joined(jobs, counts, others, time, len(keys), lost.counts), examples={**counts.examples, **lost.examples})
 
     def rows(self, jobs: Iterable[bytes], time: int, without: Iterable[tuple[bytes, int]] = ()) -> Changes:
@@ -205,14 +208,20 @@ class JobCounts:
     def _note(self, changed: Sequence[tuple[bytes, int, int]], counts: Counts, time: int, lost: _Lost) -> Iterator[_Row]:
         """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it.
 
-        And where the counts began again: the window that had them may not be stored, and no later row covers them.
+        And where the counts began again: the window that had them may not be stored, and no later row covers them. And zeros of a job that
+        the poll before did not list, where no start_time says that it did nothing until then.
         """
         kept = counts.values[:, :, (SAMPLES, SUM)]
         times = counts.snapshot.tolist(), counts.start.tolist()
         for (job, block, lines), snapshot, start, values in zip(changed, *times, kept, strict=True):
             before = self._last.get(job)
             self._last[job] = _Last(block, lines, snapshot, start, values.tobytes(), time)
-            if before is None or self._polled is None:
+            if self._polled is None:
+                continue
+            if before is None:
+                if start < 0 and self._unread is not None and job not in self._unread:
+                    nothing = _Last(block, lines, min(snapshot, self._polled * _BILLION), start, bytes(values.nbytes), self._polled)
+                    yield _Row(job, self._polled, 0, nothing)
                 continue
             # What was done between the poll before and that is unknown.
             if start > before.start >= 0:
