@@ -68,8 +68,8 @@ class SavedOutputs:
         return sum(len(one.changes.jobs) for one in await self._within(window))
 
     async def spans(self) -> list[Window]:
-        """Return the spans with outputs."""
-        times = [one.time for one in await self._files.loaded() if one.changes.jobs or one.changes.dropped]
+        """Return the spans with outputs, also of those that list no job."""
+        times = [one.time for one in await self._files.loaded()]
         return spans_of(np.array(times, np.int64), 1)
 
     async def close(self) -> None:

@@ -158,6 +158,15 @@ def test_saved_outputs_without_a_change_polled_their_targets(tmp_path):
     assert (len(data.tables[0]), data.tables[0].polled, data.records) == (0, (MDT0.encode(),), 0)
 
 
+def test_a_saved_output_without_a_job_is_in_a_span_so_that_a_poll_without_jobs_is_stored(tmp_path):
+    """Without it, what a job did in the minute after that was divided over an hour."""
+    seven = (b"7", {"open": (2, 9)}, (START + 7200) * 10**9, (START + 7190) * 10**9)
+    outputs = (b"BEGIN %d\n" % (START + 7200 * hour) + jobstats_text.target([seven] * hour, MDT0) for hour in (0, 1))
+    (tmp_path / "all.txt").write_bytes(b"".join(outputs))
+    made = lustre_jobstats.saved([tmp_path / "all.txt"], lustre_jobstats.Saved(), Site(Calendar("UTC"), FakeClock()))
+    assert within(made, lambda one: one.spans()) == [Window(START, START + 1), Window(START + 7200, START + 7201)]
+
+
 def test_a_server_that_refuses_leaves_the_others_undisturbed_and_is_named(servers):
     servers.script("oss2", "echo 'Permission denied (publickey).' >&2; exit 255")
     (data,) = polls(servers, nothing)
