@@ -171,10 +171,18 @@ class Scene:
 
     def complete_to(self, start: int, end: int) -> bool:
         """Return whether [start, end) is stored of every replayable source, and some window of each other source."""
-        return all(
-            any(not source.replayable or (window.start <= start and window.end >= end) for window in self.stored(source))
-            for source in self.sources
-        )
+        return self.left_to_store(start, end) == 0
+
+    def left_to_store(self, start: int, end: int) -> int:
+        """Return the seconds of [start, end) that are not stored, over all replayable sources; of another source 1 while it has none."""
+        left = 0
+        for source in self.sources:
+            stored = self.stored(source)
+            if source.replayable:
+                left += end - start - sum(max(0, min(window.end, end) - max(window.start, start)) for window in stored)
+            else:
+                left += not stored
+        return left
 
     def files(self, source: Source | None = None) -> list[Path]:
         """Return the archive's files, of one source or of all."""

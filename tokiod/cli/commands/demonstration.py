@@ -34,6 +34,8 @@ What lfs and lctl did not answer is lost, because they know the present alone. L
 of {first}: the daemon asks for {hours:.1f} h."""
 MAX_START_SECONDS = 60
 """Real seconds that a busy machine may need to start the daemon; they are not among the demo's."""
+MAX_IDLE_SECONDS = 60
+"""Real seconds without a stored window after which the demo doesn't wait any longer for its archive."""
 COMMAND_TIMEOUT_SECONDS = 3
 """Real seconds until a hanging command is ended. They are minutes of the demo in which nothing is known of Lustre."""
 
@@ -112,11 +114,16 @@ def _play(scene: Scene, seconds: int, console: Console) -> None:
 
 
 def _wait_complete(scene: Scene, console: Console) -> None:
-    """Wait until all data up to now is stored."""
-    end = int(scene.clock.time()) // scene.window * scene.window
+    """Wait until all data up to now is stored: on a slow machine for as long as windows are stored."""
+    start, end = scene.site.epoch, int(scene.clock.time()) // scene.window * scene.window
     if console.is_terminal:
         console.print("waiting for the last windows to be stored")
-    wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
+
+    def is_less() -> bool:
+        return scene.left_to_store(start, end) < left
+
+    while left := scene.left_to_store(start, end):
+        wait_for(is_less, MAX_IDLE_SECONDS, f"the archive did not become complete; see {scene.log}")
 
 
 def _tell(scene: Scene, comparison: Comparison, agreement: Agreement | None, console: Console) -> None:
