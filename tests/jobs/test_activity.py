@@ -57,8 +57,9 @@ def ahead(seconds, lasted, begin):
         yield {**row, "last": (DAY + second) * BILLION}
 
 
-@pytest.mark.parametrize("begin", [DAY, None])
-@pytest.mark.parametrize(("seconds", "lasted"), [(600, 300), (1500, 300), (1500, 1200), (-900, 300), (5000, 1800)])
+@pytest.mark.parametrize(
+    ("seconds", "lasted", "begin"), [(600, 300, DAY), (1500, 300, None), (1500, 1200, DAY), (-900, 300, None), (5000, 1800, DAY)]
+)
 def test_a_clock_that_jumped_doubles_nothing(made, seconds, lasted, begin):
     made.store(*ahead(seconds, lasted, begin))
     whole = 7140 if begin else 7140 - 60

@@ -103,7 +103,7 @@ def plain(found):
     return {pair: {name: int(values[i]) for name, values in found.counts.items() if values[i] >= 0} for i, pair in enumerate(keys)}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_sums_are_of_what_is_known_before_and_after_a_merge(made, seed):
     rows = random_rows(seed)
     store(made, rows)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tokiod.errors import Refusal
     from tokiod.window_data import Collected
 
-SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "60"))
+SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "40"))
 MEMORY = Path("/dev/shm")
 HEIGHT = 4
 """Rows of a window that is polled."""

@@ -490,9 +490,9 @@ class FailingSqlite(Sqlite):
 @pytest.mark.parametrize("force", [False, True])
 def test_whichever_statement_of_the_ledger_fails_once_the_job_is_done_in_the_end(tmp_path, force):
     """Nothing else would collect late records again: a recount asks for them with one job."""
-    number, reached = 0, True
+    number, reached = int(force), True
     while reached:
-        number += 1
+        number += 2
         sqlite = FailingSqlite()
         site = Site(tmp_path / str(number), sqlite=sqlite)
         job = site.add(force=force)

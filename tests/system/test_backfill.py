@@ -31,11 +31,11 @@ from tokiod.window import Window, iso
 pytestmark = pytest.mark.system
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "2"))
-EPOCH = 1_795_132_800
-"""2026-11-20T00:00:00Z."""
-DAY = Window(EPOCH, EPOCH + 86400)
+EPOCH = 1_795_132_800 + 16 * 3600
+"""2026-11-20T16:00:00Z."""
+PAST = Window(EPOCH, EPOCH + 8 * 3600)
 RETENTION = 1200
-BEGIN = DAY.end + 7200
+BEGIN = PAST.end + 7200
 
 
 SITE = Site(EPOCH, osts=3, osss=2, mdts=1, hosts=3, devices=2, cores=2, timezone="UTC")
@@ -64,12 +64,12 @@ def scene(history):
             scene.close()
 
 
-def command(scene, source, *options, span=DAY):
+def command(scene, source, *options, span=PAST):
     base = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", source.name, iso(span.start), iso(span.end)]
     return [*base, "--config", str(scene.config_path), "--clock", str(scene.clock), *options]
 
 
-def told(scene, source, *options, span=DAY, seconds=120):
+def told(scene, source, *options, span=PAST, seconds=600):
     return subprocess.run(command(scene, source, *options, span=span), capture_output=True, text=True, check=False, timeout=seconds)
 
 
@@ -97,9 +97,9 @@ def asked_after_stored(log):
 def assert_complete(scene):
     """The day is stored of every source, and every cell is what the site knows."""
     for source in scene.sources:
-        assert any(window.start <= DAY.start and window.end >= DAY.end for window in scene.stored(source)), source.name
+        assert any(window.start <= PAST.start and window.end >= PAST.end for window in scene.stored(source)), source.name
     found = scene.compare()
-    assert (found.differences, found.filled > 100_000) == ([], True)
+    assert (found.differences, found.filled > 30_000) == ([], True)
 
 
 def test_a_daemon_that_is_killed_again_and_again_fills_the_day(scene):
@@ -131,7 +131,7 @@ def test_without_a_daemon_the_same_command_goes_on_where_it_was_killed(scene):
         killed = subprocess.Popen(command(scene, LMT), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert b"no daemon runs" in killed.stderr.readline()
         # As long in all, however often: the day must not be done before the last one.
-        time.sleep(chance.uniform(0.3, 2.0) * 3 / KILLS)
+        time.sleep(chance.uniform(0.3, 1.0) * 3 / KILLS)
         killed.kill()
         killed.communicate()
         wait_for(lambda: lock_owner(scene.config.archive.lock) is None, 20, "its writer does not end")

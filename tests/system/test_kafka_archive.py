@@ -20,11 +20,11 @@ from tokiod.window import Window, iso
 
 pytestmark = pytest.mark.system
 
-EPOCH = 1_795_132_800
-"""2026-11-20T00:00:00Z."""
-DAY = Window(EPOCH, EPOCH + 86400)
+EPOCH = 1_795_132_800 + 16 * 3600
+"""2026-11-20T16:00:00Z."""
+PAST = Window(EPOCH, EPOCH + 8 * 3600)
 RETENTION = 1200
-BEGIN = DAY.end + 7200
+BEGIN = PAST.end + 7200
 RATE = 4
 SITE = Site(EPOCH, osts=3, osss=2, mdts=1, timezone="UTC")
 
@@ -56,7 +56,7 @@ def scene(kafka, topic, history):
             made.close()
 
 
-def backfill(scene, span=DAY):
+def backfill(scene, span=PAST):
     scene.tokioctl("backfill", LMT.name, iso(span.start), iso(span.end))
 
 
@@ -73,7 +73,7 @@ def test_live_rows_a_backfilled_day_and_a_file_set_aside_and_filled_again(scene)
     backfill(scene)
     assert scene.stop_daemon() == 0
     whole = is_equal(scene, consumer)
-    assert whole > 300_000
+    assert whole > 90_000
     # A file that is older than the retention may be moved away. That of today is missed, and what its source still has is collected again.
     today = next(path for path in scene.files() if "2026-11-21" in str(path))
     today.rename(today.with_suffix(".aside"))
@@ -83,7 +83,7 @@ def test_live_rows_a_backfilled_day_and_a_file_set_aside_and_filled_again(scene)
     assert scene.stop_daemon() == 0
     is_equal(scene, consumer)
     scene.start_daemon()
-    backfill(scene, Window(DAY.end, BEGIN))
+    backfill(scene, Window(PAST.end, BEGIN))
     assert scene.stop_daemon() == 0
     assert is_equal(scene, consumer) > whole
     fold = consumer.stop()
@@ -98,7 +98,7 @@ def test_a_deleted_topic_is_filled_again_by_a_rewind(scene, kafka):
     before.stop()
     delete_topic(kafka.address, scene.topic_name)
     assert scene.consumed() == {}
-    scene.tokioctl("sinks", "rewind", "kafka", "--from", iso(DAY.start))
+    scene.tokioctl("sinks", "rewind", "kafka", "--from", iso(PAST.start))
     after = FollowingConsumer(scene)
     assert is_equal(scene, after) == whole
     after.stop()

@@ -236,7 +236,7 @@ def has_lost(before, after):
     return [name for name, array in before.items() if (array != after[name])[array.view(np.int64) != ABSENT].any()]
 
 
-EVERY = int(os.environ.get("UPGRADE_EVERY", "9"))
+EVERY = int(os.environ.get("UPGRADE_EVERY", "20"))
 """The process is killed at one in so many operations that change something, and by a power loss at others; UPGRADE_EVERY=1: at all."""
 WRITES = 64
 """Of the writes to a file, at which it is killed: what they leave is a temporary file, or a window's cells, which tests/model covers."""
