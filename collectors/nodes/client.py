@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from collectors.nodes.hub_protocol import Answer, Refused, Request
+from collectors.nodes.hub_protocol import Answer, Cancel, Refused, Request
 from tokiod.errors import NotYet, Transient
 
 if TYPE_CHECKING:
@@ -28,23 +30,32 @@ class HubClient:
         self._encoder, self._decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Answer)
 
     async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, list[bytes]]:
-        """Send what `request` makes of a new number; return the answer and its arrays.
+        """Send what `request` makes of a new number; return the answer and its arrays. Where this is cancelled, so is the request.
 
         Raises Transient while no hub is there, and NotYet while it waits for its agents.
         """
         if not self._is_there():
             raise Transient(f"no hub at {self._endpoint}: does the daemon run with the table [hub]?")
         number, socket = next(self._ids), self._connected()
-        await socket.send(self._encoder.encode(request(number)))
+        try:
+            await socket.send(self._encoder.encode(request(number)))
+            answer, arrays = await self._answer(socket, number)
+        except asyncio.CancelledError:
+            # A hub that takes nothing now ends the request at its time limit.
+            with suppress(zmq.Again):
+                zmq.Socket.send(socket, self._encoder.encode(Cancel(number)), zmq.NOBLOCK)
+            raise
+        if isinstance(answer, Refused):
+            raise NotYet(answer.reason) if answer.not_yet else Transient(answer.reason)
+        return answer, arrays
+
+    async def _answer(self, socket: zmq.asyncio.Socket, number: int) -> tuple[Answer, list[bytes]]:
+        """Return the answer to a request. One to a request that was cancelled may come before it."""
         while True:
             frames = await socket.recv_multipart()
             answer = self._decoder.decode(frames[0])
-            # Answers to requests that were cancelled are skipped.
-            if answer.id != number:
-                continue
-            if isinstance(answer, Refused):
-                raise NotYet(answer.reason) if answer.not_yet else Transient(answer.reason)
-            return answer, frames[1:]
+            if answer.id == number:
+                return answer, frames[1:]
 
     def close(self) -> None:
         """End the connection."""

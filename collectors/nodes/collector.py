@@ -30,6 +30,7 @@ class Nodes:
     def __init__(self, config: Config, site: Site) -> None:
         self.step = config.step
         self._metrics = config.metrics
+        self._seconds_for = config.seconds_for
         self._clock = site.clock
         self._hub = HubClient(site.hub)
 
@@ -39,7 +40,10 @@ class Nodes:
         Raises Transient while there is no hub, or no agent is connected to it; NotYet while the hub waits for its agents. What agents keep
         has passed an hour later, so that a backfill ends there.
         """
-        collect = partial(Collect, start=window.start, end=window.end, step=self.step, metrics=self._metrics, job_metrics=JOB_METRICS)
+        collect = partial(
+            Collect, start=window.start, end=window.end, step=self.step, metrics=self._metrics, job_metrics=JOB_METRICS,
+            seconds=self._seconds_for(window),
+        )  # fmt: skip
         try:
             answer, arrays = await self._hub.ask(collect)
         except Transient as error:

@@ -16,7 +16,7 @@ JOB_FIELDS = 5
 
 
 class Collect(msgspec.Struct, tag="collect", frozen=True):
-    """Ask for the rows of [start, end), of `step` seconds each, of all nodes."""
+    """Ask for the rows of [start, end), of `step` seconds each, of all nodes. seconds: how long the client waits for the answer."""
 
     id: int
     start: int
@@ -24,6 +24,13 @@ class Collect(msgspec.Struct, tag="collect", frozen=True):
     step: int
     metrics: tuple[str, ...]
     job_metrics: tuple[str, ...] = ()
+    seconds: float = 60.0
+
+
+class Cancel(msgspec.Struct, tag="cancel", frozen=True):
+    """The client doesn't wait for the answer to its request `id` any more. It has no answer."""
+
+    id: int
 
 
 class Count(msgspec.Struct, tag="count", frozen=True):
@@ -95,5 +102,5 @@ class Refused(msgspec.Struct, tag="refused", frozen=True):
     not_yet: bool = False
 
 
-Request = Collect | Count | List
+Request = Collect | Count | List | Cancel
 Answer = Collected | Counted | Listed | Refused

@@ -8,7 +8,7 @@ import pytest
 from keyed import Keyring
 from node_agents import JOB_METRICS, METRICS, job_rows, value
 
-from collectors.nodes.hub_protocol import JOB_FIELDS, Collect, Collected, Count, Counted, List, Refused
+from collectors.nodes.hub_protocol import JOB_FIELDS, Cancel, Collect, Collected, Count, Counted, List, Refused
 from tokiod.agent import wire
 from tokiod.config.load import HubConfig
 from tokiod.errors import ConfigError
@@ -75,8 +75,8 @@ class Site:
         message = wire.row(node, session, start, now - late + clock, clock + late, values, dropped or {}, jobs, examples)
         self.hub.receive(route or node.encode(), self.keys["compute"], "10.0.0.1", message)
 
-    def ask(self, start=START, end=START + 60, metrics=NAMES):
-        self.hub.request(b"client", Collect(7, start, end, 60, metrics, JOB_NAMES))
+    def ask(self, start=START, end=START + 60, metrics=NAMES, number=7):
+        self.hub.request(b"client", Collect(number, start, end, 60, metrics, JOB_NAMES))
         return [route for route, (_, message) in self.sent if message["type"] == "ask"]
 
     def answer(self):
@@ -118,6 +118,60 @@ def test_a_window_is_the_values_of_all_nodes_and_one_without_an_answer_is_a_gap(
     for row, name in enumerate(NAMES):
         wanted = [np.nan if node == "nid2" else value(node, START, name) for node in answer.nodes]
         np.testing.assert_array_equal(values[row, 0], np.array(wanted, float))
+
+
+def test_a_request_that_is_given_up_has_no_answer_and_the_next_one_takes_what_nodes_were_asked_for(site):
+    """Each of its nodes was asked again, and the answers to the first request were counted as not asked."""
+    site.hello("nid1")
+    site.hello("nid2")
+    assert len(site.ask()) == 2
+    site.row("nid1")
+    site.hub.request(b"client", Cancel(7))
+    site.row("nid2")
+    assert len(site.ask(number=8)) == 4  # both have answered
+    site.hub.request(b"client", Cancel(8))
+    assert len(site.ask(number=9)) == 4
+    site.row("nid1")
+    site.row("nid2")
+    answer, _ = site.answer()
+    assert (answer.id, answer.records, answer.dropped, site.hub.refused) == (9, 2, {}, {})
+    assert [state.dropped for state in site.states().values()] == [{}, {}]
+    site.row("nid1")
+    assert site.hub.refused == {"not asked": 1}
+
+
+def test_a_request_of_another_client_is_not_given_up(site):
+    site.hello("nid1")
+    site.ask()
+    site.hub.request(b"another", Cancel(7))
+    site.row("nid1")
+    assert site.answer()[0].records == 1
+
+
+def test_rows_that_were_asked_for_and_do_not_come_are_asked_for_again(site):
+    site.hello("nid1")
+    site.ask()
+    site.hub.request(b"client", Cancel(7))
+    site.wait(14)
+    assert len(site.ask(number=8)) == 1
+    site.hub.request(b"client", Cancel(8))
+    site.wait(2)
+    assert len(site.ask(number=9)) == 2
+
+
+def test_more_nodes_than_the_rate_allows_answer_within_the_time_that_the_source_waits(tmp_path):
+    """The source gave each request up, and no window ever came."""
+    site = Site(tmp_path, rows_per_second=5)
+    for number in range(300):
+        site.hello(f"nid{number}")
+    site.ask()
+    assert {message["within"] for _, (_, message) in site.sent if message["type"] == "ask"} == {30.0}
+    site.wait(44)
+    site.hub.turn()
+    assert site.answers == []
+    for number in range(300):
+        site.row(f"nid{number}")
+    assert site.answer()[0].records == 300
 
 
 def test_the_answer_comes_at_once_when_all_have_answered(site):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import zmq
 
-from collectors.nodes.hub_protocol import Answer, Refused, Request
+from collectors.nodes.hub_protocol import Answer, Cancel, Refused, Request
 from tokiod.errors import NotYet, Transient
 from tokiod.hub.hub import Hub
 
@@ -121,7 +121,12 @@ class HubMachine:
         self._asked[client] = asked = self.loop.create_future()
         self.hub.request(client, self._requests.decode(self._encode(request(number))))
         self._wake.set()
-        return await asked
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            if self._asked.pop(client, None) is asked:
+                self.hub.request(client, Cancel(number))
+            raise
 
     def _send(self, route: bytes, message: bytes) -> bool:
         if (socket := self._sockets.get(route)) is None:

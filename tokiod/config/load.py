@@ -220,7 +220,12 @@ class HubConfig(msgspec.Struct, kw_only=True, frozen=True):
     ] = msgspec.field(default_factory=dict)
     max_nodes: Annotated[int, option("Largest number of node names. Further ones are refused.", ge=1)] = 20_000
     rows_per_second: Annotated[
-        int, option("The rate at which nodes are asked to send: their answers are spread over the time that follows from it.", ge=1)
+        int,
+        option(
+            "The rate at which nodes send: their answers are spread over the time that follows from it, or over the time that the source "
+            "waits, where that is shorter.",
+            ge=1,
+        ),
     ] = 2000
     gather: Annotated[
         Duration,

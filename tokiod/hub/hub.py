@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Collect, Collected, Count, Counted, List, Listed, Refused, Request
+from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Cancel, Collect, Collected, Count, Counted, List, Listed, Refused, Request
 from tokiod.hub import messages
 from tokiod.hub.messages import Hello, Row
 from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, UNASKED, VERSION, Node, Nodes
@@ -28,7 +28,8 @@ log = structlog.get_logger()
 MAX_CLOCK_SECONDS = 2.0
 """Difference of an agent's clock to the hub's, above which its rows are refused: they are aligned to its clock."""
 GRACE_SECONDS = 20.0
-"""For the last answers, after the time over which they are spread."""
+"""For the last answers, after the time over which they are spread; at most GRACE_SHARE of what the client waits, as for the way back."""
+GRACE_SHARE = 0.25
 MIN_SPREAD_SECONDS = 0.5
 KEPT_SECONDS = 3700
 """How long the hub remembers which nodes have sent a row: agents keep an hour."""
@@ -111,7 +112,9 @@ class Hub:
     def request(self, client: bytes, request: Request) -> None:
         """Take a request of the inner socket."""
         now = self._clock.monotonic()
-        if isinstance(request, List):
+        if isinstance(request, Cancel):
+            self._queries = [one for one in self._queries if (one.client, one.request.id) != (client, request.id)]
+        elif isinstance(request, List):
             self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), ())
         elif (fault := _fault(request)) or now < self._ready_at:
             waits = f"the hub started less than {self._config.gather} s ago and waits for the agents to connect"
@@ -144,9 +147,10 @@ class Hub:
             self._send(route, messages.refuse(version, node))
             return
         node.key = key
-        # A node that connects while a window is asked is asked too.
+        # A node that connects while a window is asked is asked too; what it was asked before, it does not know.
+        node.asked.clear()
         for query in self._queries:
-            self._ask_node(query, node, self._within(query, 1))
+            self._ask_node(query, node, self._clock.monotonic(), self._within(query, 1))
 
     def _row(self, row: Row, route: bytes, address: str) -> None:
         node = self.nodes.at(route)
@@ -157,7 +161,9 @@ class Hub:
         queries = [query for query in self._queries if (node.name, row.start) in query.waiting]
         for query in queries:
             query.waiting.discard((node.name, row.start))
-        reason = self._reason_against(row, node) or ("" if queries else UNASKED)
+        # An answer to a request that was given up may come late, and is no fault of the node.
+        was_asked = node.asked.pop(row.start, None) is not None
+        reason = self._reason_against(row, node) or ("" if was_asked else UNASKED)
         if reason:
             node.dropped[reason] += 1
             self._refuse(reason, address, f"a row of {node.name}: its clock is {node.clock:+.1f} s ahead" if reason == CLOCK else node.name)
@@ -191,24 +197,32 @@ class Hub:
     def _ask(self, client: bytes, request: Collect, nodes: list[Node], now: float) -> None:
         query = Query(client, request, now, {start: {} for start in _starts(request)})
         within = self._within(query, len(nodes))
-        query.deadline = now + within + GRACE_SECONDS
+        query.deadline = now + within + _grace(request)
         self._queries.append(query)
         for node in nodes:
-            self._ask_node(query, node, within)
+            self._ask_node(query, node, now, within)
 
-    def _ask_node(self, query: Query, node: Node, within: float) -> None:
-        """Ask one node for all rows of a query."""
+    def _ask_node(self, query: Query, node: Node, now: float, within: float) -> None:
+        """Ask one node for the rows of a query, but for those that it was asked for just now, by a request that was given up."""
         request = query.request
         if node.step != request.step:
             query.dropped[MISSING] += len(query.rows)
             return
-        if self._send(node.route, messages.ask(node.wire, request.start, request.end, self._clock.time(), within)):
-            query.waiting |= {(node.name, start) for start in query.rows if node.name not in query.rows[start]}
-        else:
-            self.nodes.lost(node.route)
+        node.asked = {start: until for start, until in node.asked.items() if until > now}
+        waiting = [start for start in query.rows if node.name not in query.rows[start]]
+        unasked = [start for start in waiting if start not in node.asked]
+        if unasked:
+            if not self._send(node.route, messages.ask(node.wire, unasked[0], unasked[-1] + request.step, self._clock.time(), within)):
+                self.nodes.lost(node.route)
+                return
+            until = now + within + _grace(request)
+            node.asked.update((start, until) for start in range(unasked[0], unasked[-1] + request.step, request.step))
+        query.waiting |= {(node.name, start) for start in waiting}
 
     def _within(self, query: Query, nodes: int) -> float:
-        return max(MIN_SPREAD_SECONDS, nodes * len(query.rows) / self._config.rows_per_second)
+        """Return the seconds over which nodes answer: by the configured rate, but no longer than the client waits."""
+        at_rate = nodes * len(query.rows) / self._config.rows_per_second
+        return max(MIN_SPREAD_SECONDS, min(at_rate, query.request.seconds - 2 * _grace(query.request)))
 
     def _finish(self, query: Query) -> None:
         """Answer a request with what has come."""
@@ -249,6 +263,10 @@ class Hub:
         catalogue.HUB_REFUSED.inc(reason)
         if times := self._repeats(reason):
             log.warning("hub.refused", reason=reason, address=address, detail=detail, times=times)
+
+
+def _grace(request: Collect) -> float:
+    return min(GRACE_SECONDS, GRACE_SHARE * request.seconds)
 
 
 def _starts(request: Collect | Count) -> range:

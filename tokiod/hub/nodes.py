@@ -32,8 +32,9 @@ CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED 
 class Node:
     """A name, with the session that counts. Times are of the monotonic clock.
 
-    key: of its agent. refused: why it gets no windows. superseded: sessions of the same name that came before this one. dropped: its
-    messages that were refused; readings, examples: what its agent could not read, by reason, and one of each.
+    asked: rows that it was asked for, by their start, and until when it answers. key: of its agent. refused: why it gets no windows.
+    superseded: sessions of the same name that came before this one. dropped: its messages that were refused; readings, examples: what its
+    agent could not read, by reason, and one of each.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Node:
     clock: float | None = None
     key: bytes = b""
     refused: str = ""
+    asked: dict[int, float] = field(default_factory=dict)
     superseded: list[str] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     readings: Counter[str] = field(default_factory=Counter)

@@ -11,7 +11,7 @@ import zmq.asyncio
 
 from collectors.nodes import Config, Saved, live, saved
 from collectors.nodes.config import DEFAULT, METRICS
-from collectors.nodes.hub_protocol import JOB_FIELDS, MAX_ROWS, Answer, Collect, Collected, Count, Counted, Refused
+from collectors.nodes.hub_protocol import JOB_FIELDS, MAX_ROWS, Answer, Cancel, Collect, Collected, Count, Counted, Refused
 from collectors.nodes.to_batches import batches
 from collectors.nodes.to_rows import JOB_METRICS
 from tokiod.collector import Site
@@ -74,9 +74,32 @@ def job_state(*, node):
     return found
 
 
+def test_a_request_that_is_given_up_is_cancelled_at_the_hub_and_the_next_one_goes_on(tmp_path):
+    endpoint = f"ipc://{tmp_path}/hub"
+
+    async def both():
+        with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
+            router.linger = 0
+            router.bind(endpoint)
+            nodes = live(config(), Site(UTC, FakeClock(), hub=endpoint))
+            try:
+                given_up = asyncio.create_task(nodes.collect(WINDOW))
+                sender, _ = await router.recv_multipart()
+                given_up.cancel()
+                (_, cancel), next_one = await router.recv_multipart(), asyncio.create_task(nodes.count(WINDOW))
+                _, count = await router.recv_multipart()
+                for frames in (*collected(1), [msgspec.json.encode(Counted(2, 5))]):
+                    await router.send_multipart([sender, *frames])
+                return [msgspec.json.decode(frame, type=Count | Cancel) for frame in (cancel, count)], await asyncio.wait_for(next_one, 20)
+            finally:
+                await nodes.close()
+
+    assert asyncio.run(both()) == ([Cancel(1), Count(2, START, START + 120, 60)], 5)
+
+
 def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
     (first, second), requests = asked(lambda n: collected(n, states=job_state(node=1)), collected)
-    assert requests == [Collect(n, START, START + 120, 60, METRIC, JOB_METRICS) for n in (1, 2)]
+    assert requests == [Collect(n, START, START + 120, 60, METRIC, JOB_METRICS, seconds=120) for n in (1, 2)]
     assert not any(np.signbit(one.value).any() for one in first.batches), "the archive uses -0.0 for missing cells"
     assert (first.records, first.dropped) == (9, {"late": 1})
     found = {
