@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from keyed import Keyring
 from node_agents import JOB_METRICS, METRICS, job_rows, value
+from structlog.testing import capture_logs
 
 from collectors.nodes.hub_protocol import JOB_FIELDS, Cancel, Collect, Collected, Count, Counted, List, Refused
 from tokiod.agent import wire
+from tokiod.agent.metric import Metric
 from tokiod.config.load import HubConfig
 from tokiod.errors import ConfigError
 from tokiod.hub import messages
 from tokiod.hub.classes import NodeClasses
 from tokiod.hub.hub import KEPT_SECONDS, MISSING, NO_ROW, QUERY_SECONDS, Hub
-from tokiod.hub.nodes import MAX_REASONS
+from tokiod.hub.nodes import MAX_LISTS, MAX_REASONS
 from tokiod.metrics import catalogue
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
@@ -61,10 +63,14 @@ class Site:
         metrics=METRICS,
         version=None,
         job_metrics=JOB_METRICS,
+        row=START - 3600,
     ):
+        """Let a node greet. row: the newest one that the hub has of it, None before the first."""
         message = json.loads(wire.hello(node, session, "1.0", step, since, metrics, job_metrics))
         message[0] = version or message[0]
         self.hub.receive(route or node.encode(), self.keys[key], "10.0.0.1", json.dumps(message).encode())
+        if (known := self.hub.nodes.by_name.get(node)) and known.row is None:
+            known.row = row
 
     def row(
         self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0, jobs=(), dropped=None, examples=None
@@ -334,14 +340,83 @@ def test_without_an_agent_there_is_no_window(site):
     assert isinstance(site.answer(), Refused)
 
 
-def test_more_names_than_allowed_are_refused(tmp_path):
+def test_more_names_of_a_class_than_allowed_are_refused_and_other_classes_have_their_own(tmp_path):
     site = Site(tmp_path, max_nodes=2)
     for number in range(4):
         site.hello(f"nid{number}")
-    assert (len(site.states()), site.hub.refused["too many nodes"]) == (2, 2)
+    site.hello("login1", key="login")
+    assert (len(site.states()), site.hub.refused["too many nodes"]) == (3, 2)
     site.wait(90_000)
-    site.hello("nid9")
-    assert list(site.states()) == ["nid9"]
+    for number in (8, 9, 7):
+        site.hello(f"nid{number}")
+    assert (sorted(site.states()), site.hub.refused["too many nodes"]) == (["nid8", "nid9"], 3)
+
+
+def test_a_connection_has_one_name(site):
+    site.hello("nid1", b"a")
+    for number in range(2, 50):
+        site.hello(f"nid{number}", b"a")
+    assert (list(site.states()), site.hub.refused) == (["nid1"], {"second name": 48})
+    assert site.ask() == [b"a"]
+
+
+def test_a_name_is_a_column_from_its_first_row_on_and_stays_one_in_its_next_session(site):
+    for node in ("nid1", "nid2"):
+        site.hello(node, row=None)
+    site.ask()
+    site.row("nid1")
+    site.wait(30)
+    answer, _ = site.answer()
+    assert (answer.nodes, answer.dropped) == (("nid1",), {MISSING: 1})
+    site.hello("nid1", session="s2", row=None)
+    site.ask(START - 60, START)
+    site.row("nid2", START - 60)
+    site.wait(30)
+    assert site.answer()[0].nodes == ("nid1", "nid2")
+
+
+def test_a_class_declares_a_bounded_number_of_lists_of_metrics_and_those_of_no_node_are_forgotten(site):
+    """Each hello could declare others, which were kept for ever."""
+    for number in range(500):
+        site.hello("nid1", metrics=[Metric(f"m{number}", "1", "gauge", "")], session=str(number))
+    assert (site.hub.refused, len(site.hub.nodes._lists["compute"])) == ({}, 2)
+    for number in range(2, 100):
+        site.hello(f"nid{number}", metrics=[Metric(f"m{number}", "1", "gauge", "")])
+    assert (site.hub.refused, len(site.hub.nodes._lists["compute"])) == ({"other metrics": 99 - 62 - 1}, MAX_LISTS)
+    refused = next(route for route, (_, message) in site.sent if message["type"] == "refuse")
+    site.hello(refused.decode(), metrics=[Metric("m499", "1", "gauge", "")])
+    site.hello("login1", key="login", metrics=METRICS[:1])
+    assert {refused.decode(), "login1"} <= site.states().keys()
+    site.hello("nid1", metrics=[Metric("new", "1", "gauge", "")])
+    assert site.hub.nodes.by_name["nid1"].metrics == ("m499",)
+
+
+def test_a_message_in_parts_is_one_and_parts_that_follow_no_other_are_malformed(site):
+    site.hello("nid1")
+    jobs = [(f"slurm:{number}", float(START), START + 59.5, False, [number / 7, 1e9 + number / 3]) for number in range(wire.MAX_JOBS)]
+    row = wire.row("nid1", "s1", START, site.clock.time(), 0.0, [1.0] * len(NAMES), {}, jobs)
+    parts = wire.parts(row)
+    assert (len(parts) > 2, max(map(len, parts)) < wire.MAX_FRAME_BYTES - 64, wire.parts(parts[0][20:])) == (True, True, [parts[0][20:]])
+
+    def send(*frames):
+        for frame in frames:
+            site.hub.receive(b"nid1", site.keys["compute"], "10.0.0.1", frame)
+
+    send(*parts)  # it was asked for nothing: not one of them is decoded
+    assert site.hub.refused == {"malformed": len(parts)}
+    site.ask()
+    send(*parts[1:], parts[0], parts[2], b"part 0 1\n{}", b"part 0 36\n{}", b"part 7 3\n", *parts[:2], row[:100])
+    assert site.hub.refused == {"malformed": 2 * len(parts) + 4}
+    send(*parts[:2], *parts)
+    answer, _ = site.answer()
+    assert (answer.records, len(answer.jobs), site.hub.refused["malformed"]) == (1, 2000, 2 * len(parts) + 4)
+
+
+def test_a_session_that_is_superseded_again_and_again_is_logged_once(site):
+    with capture_logs() as logs:
+        for number in range(100):
+            site.hello(f"nid{number % 3}", session=str(number))
+    assert [log["event"] for log in logs] == ["hub.session"]
 
 
 @pytest.mark.parametrize(

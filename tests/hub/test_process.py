@@ -14,6 +14,7 @@ from node_hub import HubOutside
 from collectors.nodes.collector import Nodes
 from collectors.nodes.config import Config
 from tokiod.agent.keys import AgentKeys, read_keys
+from tokiod.agent.wire import MAX_FRAME_BYTES
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import Transient
@@ -89,6 +90,23 @@ def test_a_window_of_all_nodes_reaches_the_collector_in_every_cell(running):
         assert found == {key: cell for key, cell in expected.items() if cell is not None}
     assert {batch.dataset for batch in data.batches} == running.config.source[0].datasets()
     assert all(batch.value.dtype == np.float64 for batch in data.batches)
+
+
+def test_a_frame_that_is_longer_than_a_part_ends_the_connection_of_its_sender_alone(running):
+    """Before its key is known, too: two MiB of each of many connections were more memory than the hub may use."""
+    running.agent("nid1")
+    wait(lambda: "nid1" in running.process.hub.nodes.by_name)
+    keys = running.keys("compute")
+    with running.context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = keys.hub, keys.public, keys.secret
+        monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        socket.connect(f"tcp://127.0.0.1:{running.hub.port}")
+        socket.send(bytes(MAX_FRAME_BYTES + 1))
+        assert monitor.poll(20_000)
+        socket.disable_monitor()
+        monitor.close(0)
+    assert running.collect(last_window())[0].records == 2
 
 
 def test_wrong_and_unknown_keys_receive_nothing_and_are_counted(running):

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from waiting import PATIENCE
+
 LOG = "/var/log/units"
 PYTHON, PACKAGES, CHECKOUT = "/opt/python", "/opt/packages", "/mnt/checkout"
 """Where in it this interpreter is, what is installed for it, and this checkout: wherever they are here, /home, /root or /tmp."""
@@ -123,9 +125,9 @@ class Machine:
         enter = ["nsenter", "-t", str(self.pid), "-p", "-m", "-u", "-C", "-i", f"--wd={self.path(CHECKOUT)}"]
         line = [*enter, "bash", "-euo", "pipefail", "-c", f"exec < /dev/null; {script}"]
         try:
-            done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+            done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=PATIENCE * timeout, check=False)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{script}\nnot within {timeout} s\n{self.log()}") from None
+            raise AssertionError(f"{script}\nnot within {PATIENCE * timeout} s\n{self.log()}") from None
         assert not check or done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{self.log()}"
         return done
 

@@ -150,7 +150,7 @@ class Link:
         socket = self._context.socket(zmq.DEALER)
         socket.linger, socket.immediate, socket.sndhwm = 0, True, 2 * MAX_ASKED_ROWS
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_MESSAGE_BYTES)
+        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
         socket.setsockopt(zmq.IPV6, int("[" in self._endpoint))
         for option, value in _KEEPALIVE:
             socket.setsockopt(option, value)
@@ -235,7 +235,8 @@ class Link:
         # Sending may take the signal of a message that came meanwhile: the next turn looks for it.
         self._has_sent = True
         try:
-            self._socket.send(message, zmq.NOBLOCK)
+            for part in wire.parts(message):
+                self._socket.send(part, zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

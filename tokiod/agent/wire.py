@@ -1,4 +1,4 @@
-"""The messages between agents and their hub: JSON, [version, message], one frame each.
+"""The messages between agents and their hub: JSON, [version, message]. One that is longer than MAX_PART_BYTES comes in parts.
 
     hello   agent   {"type": "hello", "node", "session", "tokiod", "step", "since", "metrics": [[name, unit, kind], ...]}
                     "job_metrics": the same for jobs
@@ -11,6 +11,9 @@ Times are UTC epoch seconds, of the sender's clock. `values` has one number or n
 as a whole where the agent has no such row. `ahead` is the agent's time when the ask arrived, minus the hub's in the ask. `jobs` has the
 jobs of the row, with one number or null for each of the job metrics: the last value of a counter since `begin` (null where that is
 unknown), the largest of a gauge in the row; `time` is that of the last sample.
+
+A part is `part NUMBER OF` in ASCII and a newline, then its bytes; the parts of a message follow each other, from 0 on. So the hub takes
+little from a connection whose key it does not know yet, and cuts what a key may cost.
 
 The version grows when a reader of the older one would misunderstand. A reader ignores fields that it does not know. The hub knows the
 current version and the one before, and answers in that of the agent's hello.
@@ -33,8 +36,11 @@ if TYPE_CHECKING:
     JobRow = tuple[str, Union[float, None], float, bool, list[Union[Value, None]]]
 
 VERSION = 1
-MAX_MESSAGE_BYTES = 2 << 20
-"""Of any message: the hello of 170 metrics has 6 KB, a row 3 KB, and 0.3 KB for each job."""
+MAX_PART_BYTES = 60_000
+MAX_FRAME_BYTES = 64 << 10
+"""Of a message or a part of one, encrypted, on the wire."""
+MAX_PARTS = 35
+"""Of a message: 2 MB. The hello of 170 metrics has 6 KB, a row 3 KB, and 0.3 KB for each job."""
 MAX_JOBS = 2000
 """Of a row."""
 MAX_NODE_CHARACTERS, MAX_SESSION_CHARACTERS, MAX_JOB_CHARACTERS = 128, 64, 160
@@ -75,6 +81,14 @@ def row(  # noqa: PLR0913, PLR0917 - the fields of the message
     """Return the answer for one row; without values where the agent has no such row. jobs: at most MAX_JOBS."""
     message = {"type": "row", "node": node, "session": session, "start": start, "time": time, "ahead": ahead, "values": values}
     return _encode({**message, "dropped": dict(dropped), "jobs": jobs, **({"examples": dict(examples)} if examples else {})})
+
+
+def parts(message: bytes) -> list[bytes]:
+    """Return a message as the frames that are sent."""
+    if len(message) <= MAX_PART_BYTES:
+        return [message]
+    cut = [message[at : at + MAX_PART_BYTES] for at in range(0, len(message), MAX_PART_BYTES)]
+    return [b"part %d %d\n" % (number, len(cut)) + one for number, one in enumerate(cut)]
 
 
 def from_hub(message: bytes) -> Ask | Refused:

@@ -218,7 +218,7 @@ class HubConfig(msgspec.Struct, kw_only=True, frozen=True):
             values="at least one class, each with a pattern",
         ),
     ] = msgspec.field(default_factory=dict)
-    max_nodes: Annotated[int, option("Largest number of node names. Further ones are refused.", ge=1)] = 20_000
+    max_nodes: Annotated[int, option("Largest number of node names of each class. Further ones are refused.", ge=1)] = 20_000
     rows_per_second: Annotated[
         int,
         option(

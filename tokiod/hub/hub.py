@@ -67,7 +67,6 @@ class Hub:
         send: Callable[[bytes, bytes], bool],
         reply: Callable[[bytes, Answer, tuple[bytes, ...]], None],
     ) -> None:
-        self.nodes = Nodes(config.max_nodes)
         self.refused: Counter[str] = Counter()
         self._config, self._classes, self._clock = config, classes, clock
         self._send, self._reply = send, reply
@@ -75,6 +74,7 @@ class Hub:
         self._sent: defaultdict[int, set[str]] = defaultdict(set)
         self._unknown: defaultdict[int, set[str]] = defaultdict(set)
         self._repeats = Repeats(clock)
+        self.nodes = Nodes(config.max_nodes, self._repeats)
         self._ready_at = clock.monotonic() + config.gather
 
     def reload(self, config: HubConfig, classes: NodeClasses) -> None:
@@ -97,8 +97,12 @@ class Hub:
     def receive(self, route: bytes, key: bytes, address: str, frame: bytes) -> None:
         """Take a message of an agent."""
         try:
+            if (node := self.nodes.at(route)) is not None and node.asked:
+                if (whole := node.parts.joined(frame)) is None:
+                    return
+                frame = whole
             version, message = messages.decode(frame)
-        except messages.UNDECODABLE as error:
+        except (ValueError, *messages.UNDECODABLE) as error:
             self._refuse(MALFORMED, address, str(error))
             return
         if message is None:
@@ -229,16 +233,18 @@ class Hub:
         request = query.request
         self.nodes.forget(self._clock.monotonic())
         query.dropped[MISSING] += len(query.waiting)
-        known = sorted(self.nodes.by_name)
-        absent = [name for name in known if all(name not in rows for rows in query.rows.values())]
+        absent = [name for name in sorted(self.nodes.by_name) if all(name not in rows for rows in query.rows.values())]
         catalogue.HUB_MISSING.set(len(absent))
+        # A name is a column from its first row on: a key can greet as every name of its class.
+        known = sorted(node.name for node in self.nodes.by_name.values() if node.row is not None)
         values = values_of(query.rows, request.metrics, known)
         jobs, states = jobs_of(query.rows, request.job_metrics, known)
         records = sum(len(self._sent[start]) for start in query.rows)
         if absent and self._repeats("missing"):
             log.info(
-                "hub.missing", nodes=len(absent), known=len(known), window=f"{request.start} to {request.end}", some=", ".join(absent[:3])
-            )
+                "hub.missing", nodes=len(absent), known=len(self.nodes.by_name), window=f"{request.start} to {request.end}",
+                some=", ".join(absent[:3]),
+            )  # fmt: skip
         self._forget()
         self._reply(query.client, Collected(request.id, tuple(known), records, dict(+query.dropped), jobs), (values, states))
 

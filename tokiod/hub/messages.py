@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -59,6 +60,34 @@ class Row(msgspec.Struct, tag="row", frozen=True):
 
 _version = msgspec.json.Decoder(tuple[int, msgspec.Raw])
 _message = msgspec.json.Decoder(Hello | Row)
+
+
+_PART = re.compile(rb"part (\d{1,2}) (\d{1,2})\n")
+
+
+class Parts:
+    """Joins the parts of a node's messages, as tokiod.agent.wire cuts them."""
+
+    def __init__(self) -> None:
+        self._joined: list[bytes] = []
+        self._of = 0
+
+    def joined(self, frame: bytes) -> bytes | None:
+        """Return a message, None while parts of it are to come. Raises ValueError for a part that does not follow the one before."""
+        if (found := _PART.match(frame)) is None:
+            self._joined = []
+            return frame
+        number, of = int(found[1]), int(found[2])
+        if number == 0:
+            self._joined, self._of = [], of
+        if number != len(self._joined) or of != self._of or not number < of <= wire.MAX_PARTS:
+            self._joined = []
+            raise ValueError(f"part {number} of {of}, expected part {len(self._joined)} of {self._of}")
+        self._joined.append(frame[found.end() :])
+        if number + 1 < of:
+            return None
+        whole, self._joined = b"".join(self._joined), []
+        return whole
 
 
 def decode(frame: bytes) -> tuple[int, Hello | Row | None]:

@@ -11,7 +11,7 @@ import structlog
 import zmq
 
 from collectors.nodes.hub_protocol import Answer, Request
-from tokiod.agent.wire import MAX_MESSAGE_BYTES
+from tokiod.agent.wire import MAX_FRAME_BYTES
 from tokiod.archive.rights import check_private
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import ConfigError
@@ -40,8 +40,9 @@ MAX_RESIDENT_BYTES = 1 << 30
 """Of this process, at which all connections end. 10,000 agents take some 300 MB."""
 MAX_DATA_BYTES = 2 << 30
 MAX_WAITING_ASKS, MAX_WAITING_ROWS = 256, 32
-"""Of one agent. A row of a node with many jobs has a megabyte."""
-MAX_MESSAGES_PER_TURN = 2000
+"""Of one agent: a row of a node with many jobs has some 20 parts."""
+MAX_TURN_SECONDS = 0.1
+"""For the messages of agents; between two turns, requests are taken and the process shows that it lives. ZeroMQ takes turns by agents."""
 NOTIFY_SECONDS = 1.0
 MEMORY_CHECK_SECONDS = 0.2
 TURN_MS = 200
@@ -60,7 +61,7 @@ class HubProcess:
         catalogue.start_counting(config, "hub")
         options: dict[int, int] = {
             zmq.BACKLOG: MAX_NEW_CONNECTIONS,
-            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.SNDHWM: MAX_WAITING_ASKS, zmq.RCVHWM: MAX_WAITING_ROWS,
+            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_ASKS, zmq.RCVHWM: MAX_WAITING_ROWS,
         }  # fmt: skip
         self._agents = ServerSocket("hub", zmq.ROUTER, str(config.hub.endpoint), keys, options)
         self._inner = ServerSocket("hub", zmq.ROUTER, config.hub_inner, None, {zmq.ROUTER_MANDATORY: 1})
@@ -119,8 +120,9 @@ class HubProcess:
         self._memory.close()
 
     def _receive_messages(self) -> None:
+        end = time.monotonic() + MAX_TURN_SECONDS
         with suppress(zmq.Again):
-            for _ in range(MAX_MESSAGES_PER_TURN):
+            while time.monotonic() < end:
                 frames = self._agents.socket.recv_multipart(zmq.NOBLOCK, copy=False)
                 if len(frames) == 2:  # noqa: PLR2004 - route and message
                     route, message = frames

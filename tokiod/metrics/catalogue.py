@@ -46,6 +46,7 @@ HUB_REFUSALS = (
     "other metrics",
     "not asked",
     "older session",
+    "second name",
 )
 HUB_READINGS = ("unknown scheduler cgroup", "job without a cgroup in cpuacct", "too many jobs", "other")
 HOST_REFUSALS = ("another host's name", "another host's source", "not asked", "malformed", "version", "older process")
@@ -168,7 +169,7 @@ HUB_REFUSED = Counter(
     "hub",
     "tokiod_hub_refused_messages_total",
     "Messages of agents that were refused. clock: it differs by more than 2 s; class: a name that the key's class may not use; "
-    "version: an unknown version of the wire; older session: another agent of the same name came later.",
+    "version: an unknown version of the wire; older session: another agent of the same name came later; second name: a connection has one.",
     reason=HUB_REFUSALS,
 )
 HUB_DROPPED_READINGS = Counter(
