@@ -39,9 +39,9 @@ pytestmark = pytest.mark.system
 
 EPOCH = 1_517_184_000
 STEP = 8
-WINDOWS = int(os.environ.get("READER_COMMITS", "2000"))
+WINDOWS = int(os.environ.get("READER_COMMITS", "4000"))
 FIRST_COLUMNS = 60
-GROWS_EVERY = 240
+GROWS_EVERY = 480
 GROWTHS = (WINDOWS - 1) // GROWS_EVERY
 GAUGE, COUNTER = "fullness/bytes", "datatargets/readbytes"
 KINDS = ("anew", "reader", "plain", "h5dump")
