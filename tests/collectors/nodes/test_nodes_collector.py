@@ -74,6 +74,10 @@ def job_state(*, node):
     return found
 
 
+def test_a_client_that_does_not_say_how_long_it_waits_waits_a_minute():
+    assert Collect(1, START, START + 60, 60, METRIC).seconds == 60
+
+
 def test_a_request_that_is_given_up_is_cancelled_at_the_hub_and_the_next_one_goes_on(tmp_path):
     endpoint = f"ipc://{tmp_path}/hub"
 
