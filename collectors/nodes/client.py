@@ -41,8 +41,8 @@ class HubClient:
             await socket.send(self._encoder.encode(request(number)))
             answer, arrays = await self._answer(socket, number)
         except asyncio.CancelledError:
-            # A hub that takes nothing now ends the request at its time limit.
-            with suppress(zmq.Again):
+            # A hub that takes nothing now, or a connection that is closed: the request ends at its time limit.
+            with suppress(zmq.ZMQError):
                 zmq.Socket.send(socket, self._encoder.encode(Cancel(number)), zmq.NOBLOCK)
             raise
         if isinstance(answer, Refused):

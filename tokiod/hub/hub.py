@@ -151,8 +151,7 @@ class Hub:
             self._send(route, messages.refuse(version, node))
             return
         node.key = key
-        # A node that connects while a window is asked is asked too; what it was asked before, it does not know.
-        node.asked.clear()
+        # A node that connects while a window is asked is asked too.
         for query in self._queries:
             self._ask_node(query, node, self._clock.monotonic(), self._within(query, 1))
 

@@ -101,6 +101,24 @@ def test_a_request_that_is_given_up_is_cancelled_at_the_hub_and_the_next_one_goe
     assert asyncio.run(both()) == ([Cancel(1), Count(2, START, START + 120, 60)], 5)
 
 
+def test_a_request_that_is_given_up_after_the_end_of_its_connection_is_only_cancelled(tmp_path):
+    endpoint = f"ipc://{tmp_path}/hub"
+
+    async def both():
+        with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
+            router.linger = 0
+            router.bind(endpoint)
+            nodes = live(config(), Site(UTC, FakeClock(), hub=endpoint))
+            given_up = asyncio.create_task(nodes.collect(WINDOW))
+            await router.recv_multipart()
+            given_up.cancel()
+            await nodes.close()
+            await given_up
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(both())
+
+
 def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
     (first, second), requests = asked(lambda n: collected(n, states=job_state(node=1)), collected)
     assert requests == [Collect(n, START, START + 120, 60, METRIC, JOB_METRICS, seconds=120) for n in (1, 2)]
