@@ -191,7 +191,7 @@ def test_a_disk_that_fills_up_under_the_ledger_acknowledges_nothing_and_everythi
         assert "Traceback" not in scene.log.read_text()
 
 
-@pytest.mark.parametrize("jump", [-7200, 90])
+@pytest.mark.parametrize("jump", [-7200, -90, 90, 3600])
 def test_a_daemon_whose_clock_jumps_and_jumps_back_again_has_every_cell_and_calls_nothing_lost(running, jump):
     true = running.clock
     assert running.stop_daemon() == 0

@@ -70,7 +70,7 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert error.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=str)
 def test_a_demo_that_is_ended_by_a_signal_leaves_no_process(number):
     with tempfile.TemporaryDirectory(prefix="demo-") as directory, demo(directory, "--page", "60") as process:
         wait_for(lambda: any(b"writer" in one for one in processes(directory)), 100, "the daemon does not start")

@@ -34,8 +34,8 @@ pytestmark = pytest.mark.system
 NOON = 1_517_184_000 + 12 * 3600
 RATE = 30
 SCRIPT = Path(__file__).with_name("external_clients.py")
-CONNECTIONS, MESSAGES = map(int, os.environ.get("EXTERNAL_CLIENTS", "200/2000").split("/"))
-CROWD, UNREAD, SECONDS = map(int, os.environ.get("CROWD", "50/5/10").split("/"))
+CONNECTIONS, MESSAGES = map(int, os.environ.get("EXTERNAL_CLIENTS", "500/5000").split("/"))
+CROWD, UNREAD, SECONDS = map(int, os.environ.get("CROWD", "100/10/10").split("/"))
 SLACK = 2.0
 """Real seconds by which windows may be stored later than in the quiet time: other processes work on the machine."""
 ROOM = 30.0
