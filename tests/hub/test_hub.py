@@ -383,7 +383,8 @@ def test_a_class_declares_a_bounded_number_of_lists_of_metrics_and_those_of_no_n
     for number in range(2, 100):
         site.hello(f"nid{number}", metrics=[Metric(f"m{number}", "1", "gauge", "")])
     assert (site.hub.refused, len(site.hub.nodes._lists["compute"])) == ({"other metrics": 99 - 62 - 1}, MAX_LISTS)
-    refused = next(route for route, (_, message) in site.sent if message["type"] == "refuse")
+    refused, said = next((route, message["reason"]) for route, (_, message) in site.sent if message["type"] == "refuse")
+    assert said.startswith("other metrics: the nodes of its class declare 64 other lists of metrics; use one configuration")
     site.hello(refused.decode(), metrics=[Metric("m499", "1", "gauge", "")])
     site.hello("login1", key="login", metrics=METRICS[:1])
     assert {refused.decode(), "login1"} <= site.states().keys()

@@ -11,7 +11,7 @@ import structlog
 from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Cancel, Collect, Collected, Count, Counted, List, Listed, Refused, Request
 from tokiod.hub import messages
 from tokiod.hub.messages import Hello, Row
-from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, UNASKED, VERSION, Node, Nodes
+from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, SENTENCES, UNASKED, VERSION, Node, Nodes
 from tokiod.hub.window_arrays import jobs_of, values_of
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
@@ -148,7 +148,7 @@ class Hub:
         node = self.nodes.greet(hello, node_class, version, route, address, self._clock.monotonic())
         if isinstance(node, str):
             self._refuse(node, address, hello.node)
-            self._send(route, messages.refuse(version, node))
+            self._send(route, messages.refuse(version, f"{node}: {SENTENCES[node]}"))
             return
         node.key = key
         # A node that connects while a window is asked is asked too.

@@ -30,6 +30,13 @@ MAX_REASONS = 64
 OTHER = catalogue.HUB_READINGS[-1]
 CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED, SECOND_NAME = catalogue.HUB_REFUSALS
 """Why messages of agents are refused."""
+SENTENCES = {
+    NAMES: "hub.max_nodes names of its class are known",
+    METRICS: f"the nodes of its class declare {MAX_LISTS} other lists of metrics; use one configuration of the agents, or another class",
+    SUPERSEDED: "another agent of this name came later",
+    SECOND_NAME: "this connection has another name",
+}
+"""Sent to an agent with the reason why its hello is refused."""
 
 
 @dataclass(slots=True)
