@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -232,8 +233,10 @@ def grow_and_seal(sink, executor):
 
 def replaced_files(directory):
     """Return the files below a directory that this process has open, and that are in it no more."""
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    names = [os.readlink(link) for link in links]  # noqa: PTH115 - they are no paths
+    names = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # another test's object may be collected, and its descriptor closed, in between
+            names.append(os.readlink(link))  # noqa: PTH115 - they are no paths
     return [name for name in names if name.startswith(str(directory)) and name.endswith("fs.hdf5 (deleted)")]
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.jobs.span import span_rows
-from tokiod.simulator.faults import BLOCK, absent_values, trouble
+from tokiod.simulator.faults import BLOCK, trouble
+from tokiod.simulator.load import Load
 from tokiod.simulator.site import STEP
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from tokiod.simulator.jobs.work import Work
     from tokiod.simulator.site import Site
 
-DATASETS = {"datatargets/readbytes": "read_bytes.sum", "datatargets/writebytes": "write_bytes.sum"}
+DATASETS = {"datatargets/readbytes": ("READ_BYTES", "read_bytes.sum"), "datatargets/writebytes": ("WRITE_BYTES", "write_bytes.sum")}
+"""The field of LMT, and the count of the job table."""
 
 
 @dataclass(slots=True)
@@ -45,16 +47,16 @@ def compare_load(work: Work, days: Days, archive: Archive) -> Agreement:
     """Compare the bytes of each OST in an open archive, between each two polls that its server answered, with the sums over its jobs."""
     found, span = Agreement(0, 0, []), Window(int(archive.span.start), int(archive.span.end))
     done = span_rows(days, span.start, span.end)
-    minutes, right = _answered(work, done.rows), _right_cells(work.site, span)
+    minutes, right = _answered(work, done.rows), right_cells(work.site, span)
     time, moment = done.rows.columns["time"], work.site.moment
-    for dataset, count in DATASETS.items():
+    for dataset, (_, count) in DATASETS.items():
         cells = archive.array(dataset)[:, :]
         for number, target in enumerate(archive.columns(dataset)):
             ours = done.rows.targets[done.rows.target] == target.encode()
             for window in _between(work, target, minutes, span):
                 rows = slice((window.start - span.start) // STEP, (window.end - span.start) // STEP)
                 counted = cells[rows, number]
-                if not right[rows, number].all() or np.isnan(counted).any():
+                if not right[dataset][rows, number].all() or np.isnan(counted).any():
                     continue
                 by_jobs = int(done.activity.counts[count][ours & (time >= window.end - moment) & (time < window.end)].sum())
                 found.sums, found.nbytes = found.sums + 1, found.nbytes + by_jobs
@@ -81,23 +83,28 @@ def _between(work: Work, target: str, answered: set[tuple[str, int]], span: Wind
             yield Window(before + moment, after + moment)
 
 
-def _right_cells(site: Site, span: Window) -> NDArray[np.bool_]:
-    """Return bool[rows, OSTs]: whether LMT's samples at both ends of each cell are what was measured."""
+def right_cells(site: Site, span: Window) -> dict[str, NDArray[np.bool_]]:
+    """Return bool[rows, OSTs] of each dataset: whether LMT's samples at both ends of each cell are what was measured.
+
+    A zero is not used: most come from a server that is away. So what is read or written first after a restart is counted from the value
+    before the restart, however long the counter stayed zero.
+    """
     first, last = (span.start - site.epoch) // STEP, (span.end - site.epoch) // STEP
-    wrong = np.concatenate([_wrong(site, block) for block in range(max(first // BLOCK, 0), last // BLOCK + 1)])
-    wrong = wrong[first - first // BLOCK * BLOCK :][: last - first + 1]
-    right: NDArray[np.bool_] = ~(wrong[:-1] | wrong[1:])
+    table = Load(site).table("OST_DATA", first, last + 1)
+    faults = _faults(site, first, last + 1)
+    right = {}
+    for dataset, (field, _) in DATASETS.items():
+        wrong = faults | ~table.present | (table.fields[field] <= 0)
+        # After zeros and a fall the rule of differences looks further back than one sample.
+        for _ in range(3):
+            wrong[1:] |= wrong[:-1]
+        right[dataset] = ~(wrong[:-1] | wrong[1:])
     return right
 
 
-def _wrong(site: Site, block: int) -> NDArray[np.bool_]:
-    now = trouble(site, block)
-    nulls = [absent_values(site, block, "OST_DATA", field, site.osts) for field in ("READ_BYTES", "WRITE_BYTES")]
-    parts: Iterable[NDArray[np.bool_]] = (now.ost_absent, now.ost_reset, now.ost_zero, now.ost_dip, now.twice, *nulls)
-    found = np.zeros((BLOCK, site.osts), bool)
-    for one in parts:
-        found |= one
-    # After zeros and a fall the rule of differences looks further back than one sample.
-    for shift in range(1, 4):
-        found[shift:] |= found[:-shift]
-    return found
+def _faults(site: Site, first: int, last: int) -> NDArray[np.bool_]:
+    """Return bool[steps, OSTs]: at which of the steps [first, last) a counter fell, or was read twice."""
+    begin = first // BLOCK
+    blocks = [trouble(site, block) for block in range(begin, last // BLOCK + 1)]
+    found = np.concatenate([now.ost_reset | now.ost_dip | now.twice for now in blocks])
+    return found[first - begin * BLOCK : last - begin * BLOCK]
