@@ -24,9 +24,9 @@ from tokiod.cli.commands.seal import Sealed
 from tokiod.cli.commands.summarize import Summary
 from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
+from tokiod.published.sinks import SinkState
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Once
-from tokiod.reports.sinks import SinkState
 from tokiod.reports.stages import StageReport
 from tokiod.reports.status import Status
 from tokiod.supervisor.control_socket import Pong, Reloaded

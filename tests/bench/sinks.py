@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafka_server import KafkaServer
 
-    from tokiod.reports.sinks import SinkState
+    from tokiod.published.sinks import SinkState
 
 RATE = 15e6
 """Bytes of cells a second."""

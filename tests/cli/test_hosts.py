@@ -17,7 +17,8 @@ from tokiod.cli.common.roles import host_line
 from tokiod.cli.common.tables import fitted
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
-from tokiod.reports.hosts import HostState, read
+from tokiod.published.hosts import HostState
+from tokiod.reports.hosts import read
 from tokiod.reports.status import SourceLine, Status
 
 NOW = 1_517_140_800.0

@@ -30,10 +30,10 @@ from tokiod.cli.commands import (
 )
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
+from tokiod.published.sinks import SinkState
 from tokiod.reader.part import DatasetEntry
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Filled, Once
-from tokiod.reports.sinks import SinkState
 from tokiod.reports.stages import StageRow
 from tokiod.reports.status import FileLine, Gaps, SourceLine, Status, Today
 

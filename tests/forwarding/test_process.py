@@ -22,7 +22,7 @@ from tokiod.config.plugins import load_sink
 from tokiod.errors import ConfigError, Fatal, TokiodError, Transient
 from tokiod.forwarding import process
 from tokiod.forwarding.process import POLL_SECONDS, REMOVED_EXIT_CODE, run
-from tokiod.reports.sinks import SinkState
+from tokiod.published.sinks import SinkState
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS
 from tokiod.runtime.secrets import remember
 from tokiod.testing import FakeClock

@@ -10,7 +10,7 @@ from tokiod.change_sink import Acknowledged
 from tokiod.forwarding import state
 from tokiod.forwarding.cursor import Cursor
 from tokiod.forwarding.state import WRITE_SECONDS, ShownState
-from tokiod.reports.sinks import BEAT_SECONDS, MAX_REASONS, SinkState
+from tokiod.published.sinks import BEAT_SECONDS, MAX_REASONS, SinkState
 from tokiod.testing import FakeClock
 from tokiod.window import Window
 

@@ -4,7 +4,7 @@ import msgspec
 from many_hosts import ManyHosts
 
 from tokiod.metrics import catalogue
-from tokiod.reports.hosts import HostState
+from tokiod.published.hosts import HostState
 from tokiod.supervisor.metrics_snapshot import _hosts, take_snapshot
 
 NOW = 1_517_140_800.0

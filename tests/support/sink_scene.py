@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.faulty_scene import FaultyScene
-from tokiod.reports.sinks import SinkState
+from tokiod.published.sinks import SinkState
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.sources import LMT
 from tokiod.tts.schema import missing

@@ -35,7 +35,7 @@ from tokiod.bus.host_protocol import VERSION
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
-from tokiod.reports.hosts import HostState, read
+from tokiod.reports.hosts import read
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
@@ -45,6 +45,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tokiod.published.hosts import HostState
     from tokiod.simulator.sources import Source
 
 ROOT = Path(__file__).parents[2]

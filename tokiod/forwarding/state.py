@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tokiod.reports.sinks import BEAT_SECONDS, MAX_REASONS, STATE_FILE, SinkState
+from tokiod.errors import NoPermission
+from tokiod.published.sinks import BEAT_SECONDS, MAX_REASONS, STATE_FILE, SinkState
+from tokiod.published.state_file import publish, published
 from tokiod.runtime.secrets import mask
 
 if TYPE_CHECKING:
@@ -30,10 +32,9 @@ class ShownState:
         self._path = directory / STATE_FILE
         self._clock, self._real = clock, real
         self._written_at = float("-inf")
-        try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=SinkState)
-        except (OSError, msgspec.DecodeError, ValueError):
-            found = SinkState(name=name, kind=kind)
+        found = SinkState(name=name, kind=kind)
+        with suppress(NoPermission):
+            found, _ = published(self._path, SinkState) or (found, 0.0)
         self.now = msgspec.structs.replace(found, name=name, kind=kind, state="running", reason="", trouble="", pid=os.getpid())
 
     def change(self, state: str, reason: str = "") -> None:
@@ -68,8 +69,4 @@ class ShownState:
 
     def _write(self) -> None:
         self._written_at = self._real.monotonic()
-        temporary = self._path.with_name(f".{STATE_FILE}.tmp")
-        # Not synced: after a power loss it is written again.
-        with suppress(OSError):
-            temporary.write_bytes(msgspec.json.encode(self.now))
-            temporary.replace(self._path)
+        publish(self._path, self.now)

@@ -1,50 +1,17 @@
-"""The state of the hosts, from the file that the daemon writes: the same for every command that shows it."""
+"""The state of the hosts, the same for every command that shows it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from tokiod.config.hosts import sources_of, writers_host
+from tokiod.errors import NoPermission
+from tokiod.published.hosts import SILENT_SECONDS, HostState
+from tokiod.published.state_file import published
 
 if TYPE_CHECKING:
     from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
-
-WRITE_SECONDS = 5.0
-"""Between two writes of the states, at most, in seconds of the machine's clock."""
-SILENT_SECONDS = 30.0
-"""Age of the file, in the same seconds, after which the state of the hosts is unknown."""
-
-Trouble = Literal["", "new", "unreachable", "stopped", "refused", "clock", "unknown"]
-"""What is wrong with a host, "" if nothing is.
-
-new: it has not connected since the daemon started; unreachable: it was connected; stopped: its process ended in order; refused: its key or
-the version of its wire is not accepted; clock: it differs by more than max_clock_difference, and everything else works; unknown: the daemon
-does not run, or this user may not read its file.
-"""
-
-
-class HostState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a host. Times are UTC epoch seconds of the daemon's clock.
-
-    role: "writer" for the writer's host, else "collectors"; contact: of its last message; version: of tokiod; wire: its version of the
-    wire; clock: seconds that its clock is ahead, accurate to clock_bound; refused: messages that were refused, by reason.
-    """
-
-    name: str
-    role: Literal["writer", "collectors"] = "collectors"
-    trouble: Trouble = "new"
-    reason: str = ""
-    sources: tuple[str, ...] = ()
-    contact: float | None = None
-    address: str = ""
-    version: str = ""
-    wire: int | None = None
-    clock: float | None = None
-    clock_bound: float | None = None
-    refused: dict[str, int] = {}
 
 
 def read(config: Config, real_now: float) -> list[HostState]:
@@ -56,17 +23,14 @@ def read(config: Config, real_now: float) -> list[HostState]:
 
 def _others(config: Config, real_now: float) -> list[HostState]:
     others = [host for host in config.host if not host.is_writers]
-    path = config.hosts_state
     try:
-        age = real_now - path.stat().st_mtime
-        found = {one.name: one for one in msgspec.json.decode(path.read_bytes(), type=list[HostState])}
-    except PermissionError:
-        return [_unknown(config, host, f"no permission to read {path}") for host in others]
-    except (OSError, ValueError, msgspec.DecodeError):
-        age, found = SILENT_SECONDS + 1, {}
-    if age > SILENT_SECONDS:
+        found, written_at = published(config.hosts_state, list[HostState]) or ([], float("-inf"))
+    except NoPermission as error:
+        return [_unknown(config, host, str(error)) for host in others]
+    if real_now - written_at > SILENT_SECONDS:
         return [_unknown(config, host, "the collectors' process of the writer's host does not run") for host in others]
-    return [found.get(host.name) or _unknown(config, host, "the daemon has another configuration: reload it") for host in others]
+    by_name = {one.name: one for one in found}
+    return [by_name.get(host.name) or _unknown(config, host, "the daemon has another configuration: reload it") for host in others]
 
 
 def _known(config: Config, host: HostConfig) -> HostState:

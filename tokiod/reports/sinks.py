@@ -1,14 +1,16 @@
-"""The state of the sinks, from the files that their processes write: the same with and without these processes."""
+"""The state of the sinks, the same with and without their processes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from tokiod.errors import ConfigError, TokiodError, nearest
+from tokiod.errors import ConfigError, NoPermission, TokiodError, nearest
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
+from tokiod.published.sinks import SILENT_SECONDS, STATE_FILE, SinkState
+from tokiod.published.state_file import published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,49 +18,10 @@ if TYPE_CHECKING:
     from tokiod.change_sink import SinkConfig
     from tokiod.config.load import Config
     from tokiod.ledger.changes import ChangeLog
+    from tokiod.published.sinks import Trouble
 
-STATE_FILE = "state.json"
-BEAT_SECONDS = 5.0
-"""Between two writes of a state, at most, in seconds of the machine's clock."""
-SILENT_SECONDS = 30.0
-"""After which a process that writes none counts as down."""
 LATE_SECONDS = 300
 """Of lag, after which a sink that sends is late."""
-MAX_REASONS = 20
-
-Trouble = Literal["", "new", "down", "late", "waiting", "fatal", "unknown"]
-"""What is wrong with a sink, "" if nothing is.
-
-new: its process has never run; down: it does not run; late: it sends, and changes are older than LATE_SECONDS; waiting: its receiver can't
-be reached now; fatal: a person must act first; unknown: this user may not read its state.
-"""
-
-
-class SinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a sink. Times are UTC epoch seconds.
-
-    state: new, running, waiting, fatal, stopped, down or unknown; reason: of waiting and fatal; pid: of its process.
-    epoch, cursor: of the change log: all changes up to this number are acknowledged, or in the backlog; lag_windows, lag: how many changes
-    follow it, and seconds since the first of them; backlog: seconds of the archive that are to be sent besides.
-    records, rejected: since the sink exists; last_error, last_error_at, acknowledged_at: the newest of each, empty or None without one.
-    """
-
-    name: str
-    kind: str
-    state: str = "new"
-    trouble: Trouble = "new"
-    reason: str = ""
-    pid: int | None = None
-    epoch: int | None = None
-    cursor: int | None = None
-    lag_windows: int = 0
-    lag: int = 0
-    backlog: int = 0
-    records: int = 0
-    rejected: dict[str, int] = {}
-    last_error: str = ""
-    last_error_at: float | None = None
-    acknowledged_at: float | None = None
 
 
 def configured_sink(config: Config, name: str) -> SinkConfig:
@@ -94,14 +57,10 @@ def _measured(found: SinkState, log: ChangeLog, now: float) -> SinkState:
 
 
 def _read(directory: Path, unknown: SinkState, real_now: float) -> SinkState:
-    path = directory / STATE_FILE
     try:
-        written_at = path.stat().st_mtime
-        found = msgspec.json.decode(path.read_bytes(), type=SinkState)
-    except PermissionError:
-        return msgspec.structs.replace(unknown, state="unknown", reason=f"no permission to read {path}")
-    except (OSError, msgspec.DecodeError, ValueError):
-        return unknown
+        found, written_at = published(directory / STATE_FILE, SinkState) or (unknown, real_now)
+    except NoPermission as error:
+        return msgspec.structs.replace(unknown, state="unknown", reason=str(error))
     is_silent = found.state != "stopped" and real_now - written_at > SILENT_SECONDS
     return msgspec.structs.replace(found, state="down" if is_silent else found.state)
 

@@ -14,10 +14,10 @@ from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.published.hosts import HostState  # noqa: TC001 - msgspec reads annotations
+from tokiod.published.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.ranges import Ranges
 from tokiod.reports.days import due_seconds
-from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
-from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from tokiod.errors import TokiodError
-from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
+from tokiod.published.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.runtime.unix_socket import is_served
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Metric, Role
-    from tokiod.reports.hosts import HostState
-    from tokiod.reports.sinks import SinkState
+    from tokiod.published.hosts import HostState
+    from tokiod.published.sinks import SinkState
     from tokiod.reports.status import Status
     from tokiod.supervisor.health import Health
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tokiod.reports.sinks import SinkState
+    from tokiod.published.sinks import SinkState
 
 NUMBERS = ("cursor", "lag", "backlog", "records", "rejected")
 

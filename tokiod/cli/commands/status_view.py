@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from tokiod.reports.hosts import HostState
-    from tokiod.reports.sinks import SinkState
+    from tokiod.published.hosts import HostState
+    from tokiod.published.sinks import SinkState
     from tokiod.reports.status import Gaps, SourceLine, Status, Today
 
 

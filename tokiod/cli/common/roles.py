@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
-    from tokiod.reports.hosts import HostState
+    from tokiod.published.hosts import HostState
 
 
 def role(config: Config, name: str | None) -> HostConfig | None:

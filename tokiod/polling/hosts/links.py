@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import msgspec
 import structlog
 import zmq
 
@@ -23,15 +22,15 @@ from tokiod.bus.server_socket import ServerSocket
 from tokiod.config.hosts import host_of, other_hosts, writers_host
 from tokiod.errors import ConfigError, Malformed, TokiodError
 from tokiod.polling.hosts.remote_host import MALFORMED, HostRefused, RemoteHost
+from tokiod.published.state_file import publish
 from tokiod.runtime.log import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
-    from tokiod.reports.hosts import HostState
+    from tokiod.published.hosts import HostState
 
 log = structlog.get_logger()
 
@@ -118,7 +117,7 @@ class HostLinks:
 
     def write_states(self) -> None:
         """Write the states for the commands that show them."""
-        _replace(self._path, msgspec.json.encode(self.states()))
+        publish(self._path, self.states())
 
     async def _open(self) -> None:
         options: dict[int, int] = {
@@ -228,11 +227,3 @@ class HostLinks:
         finally:
             asyncio.get_running_loop().call_soon(self._receive)
         return True
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    # Not synced: it is of this run of the daemon alone.
-    with suppress(OSError):
-        temporary.write_bytes(content)
-        temporary.replace(path)

@@ -18,7 +18,7 @@ from tokiod.bus.header import decode_header
 from tokiod.bus.reassembly import Reassembly
 from tokiod.errors import Fatal, Malformed, NotYet, Refusal, Transient
 from tokiod.metrics import catalogue
-from tokiod.reports.hosts import HostState
+from tokiod.published.hosts import HostState
 from tokiod.window import MAX_WINDOW_BYTES, iso
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
     from tokiod.dropped import Why
-    from tokiod.reports.hosts import Trouble
+    from tokiod.published.hosts import Trouble
     from tokiod.window_data import Collected
 
 log = structlog.get_logger()

@@ -1,0 +1,51 @@
+"""A state is published whole, and what can't be read is none, or a reason."""
+
+import os
+
+import msgspec
+import pytest
+
+from tokiod.errors import NoPermission
+from tokiod.published.state_file import publish, published
+
+
+class State(msgspec.Struct):
+    name: str
+    count: int = 0
+
+
+def test_a_state_is_read_with_the_time_at_which_it_was_written(tmp_path):
+    path = tmp_path / "state.json"
+    assert published(path, State) is None
+    publish(path, State("one", 1))
+    os.utime(path, (7.5, 7.5))
+    assert published(path, State) == (State("one", 1), 7.5)
+    publish(path, State("two", 2))
+    assert published(path, State)[0] == State("two", 2)
+    assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"name": 1}', b"\xff", b'{"name": "x", "count"', b"[]"])
+def test_a_file_of_another_version_is_none(tmp_path, content):
+    (tmp_path / "state.json").write_bytes(content)
+    assert published(tmp_path / "state.json", State) is None
+
+
+def test_a_user_who_may_not_read_it_learns_so(tmp_path, monkeypatch):
+    path = tmp_path / "state.json"
+    publish(path, State("one"))
+
+    def refuse(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "read_bytes", refuse)
+    with pytest.raises(NoPermission, match=f"no permission to read {path}"):
+        published(path, State)
+
+
+def test_a_state_that_can_not_be_written_is_written_next_time(tmp_path):
+    path = tmp_path / "later" / "state.json"
+    publish(path, State("one"))
+    path.parent.mkdir()
+    publish(path, State("two"))
+    assert published(path, State)[0] == State("two")
