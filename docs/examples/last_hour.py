@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tokiod.batch import Batch
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 HOUR = pd.Timedelta(hours=1)
 

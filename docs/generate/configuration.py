@@ -15,7 +15,7 @@ from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
 from tokiod.config.hosts import HostConfig
-from tokiod.config.load import Config
+from tokiod.config.schema import Config
 from tokiod.config.watched_folder import Watched
 from tokiod.units import Duration, DurationOrNever, Size
 

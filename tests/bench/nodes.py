@@ -33,7 +33,7 @@ from sinks.tts.sink import TtsSink
 from tokiod.agent import wire
 from tokiod.agent.metric import counter
 from tokiod.archive.layout import daily
-from tokiod.config.load import ArchiveConfig, HubConfig
+from tokiod.config.schema import ArchiveConfig, HubConfig
 from tokiod.hub.hub import Hub
 from tokiod.jobs.table import JobTable
 from tokiod.testing.clock import FakeClock

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tokiod.config import convert, plugins
 from tokiod.config.convert import Fault, build, fields, label, secrets_in_urls
-from tokiod.config.load import Config
+from tokiod.config.schema import Config
 from tokiod.units import Duration, Size
 
 

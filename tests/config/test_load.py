@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import collectors
 from tokiod.config import load as configuration
 from tokiod.config import machine_checks, plugins
-from tokiod.config.load import ArchiveConfig, BusConfig, Config, FeedConfig
+from tokiod.config.schema import ArchiveConfig, BusConfig, Config, FeedConfig
 from tokiod.errors import ConfigError
 from tokiod.window import Calendar
 

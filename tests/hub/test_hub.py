@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from collectors.nodes.hub_protocol import JOB_FIELDS, Cancel, Collect, Collected, Count, Counted, List, Refused
 from tokiod.agent import wire
 from tokiod.agent.metric import Metric
-from tokiod.config.load import HubConfig
+from tokiod.config.schema import HubConfig
 from tokiod.errors import ConfigError
 from tokiod.hub import messages
 from tokiod.hub.classes import NodeClasses

@@ -34,7 +34,7 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.bus.header import Piece
 from tokiod.bus.reassembly import Arrived
-from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.ledger.changes import KEEP_SECONDS
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.clock import MachineClock
     from tests.simulation.loop import SimulatedLoop
-    from tokiod.config.load import HubConfig
+    from tokiod.config.schema import HubConfig
 
 HUBS: dict[str, HubMachine] = {}
 """That of the site that is being simulated, by the name of its source."""

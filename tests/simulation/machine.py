@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Acknowledged
     from tokiod.bus.receiver import Arrived
     from tokiod.collector import SavedCollector
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.polling.process import CollectorsProcess
     from tokiod.polling.watch.reader import Task
     from tokiod.window_data import WindowMeta

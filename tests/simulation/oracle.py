@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.sources import Source
     from tokiod.batch import Extent
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger
     from tokiod.ranges import Ranges
     from tokiod.window import Day

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.network import Server
     from tests.simulation.sources import Source
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.window_data import Collected
 
 LOST = 0.015

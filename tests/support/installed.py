@@ -14,7 +14,7 @@ from pathlib import Path
 from booted import PACKAGES, Machine, wait
 
 from tokiod.clock import SimulatedClock
-from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT, free_port

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collectors import lmt
 from tokiod.batch import Batch
-from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger

@@ -14,7 +14,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.errors import Refusal
 from tokiod.jobs.rows import directory_of, read, table_files
 from tokiod.jobs.table import JobTable

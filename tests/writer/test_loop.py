@@ -27,7 +27,7 @@ from tokiod.bus.feed import Feed
 from tokiod.bus.header import Piece
 from tokiod.bus.protocol import VERSION, Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
-from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger

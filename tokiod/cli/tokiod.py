@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 level_option = click.option(
     "--log-level",

@@ -14,7 +14,7 @@ from tokiod.units import NEVER, Duration, Size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.config.toml_lines import Key
 
 ORIGIN_COLUMN = 60

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.config.toml_lines import Key
 
 

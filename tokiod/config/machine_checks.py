@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokiod.change_sink import SinkConfig
     from tokiod.collector import SourceConfig
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 # The keys of all kinds have the same names for the same things.
 CERTIFICATES = ("tls_ca", "tls_cert", "tls_key")

@@ -17,7 +17,7 @@ from tokiod.runtime.users import user_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 BY_UNITS = (Path("/run/tokiod"), Path("/var/lib/tokiod"))
 """What systemd makes for the units."""

@@ -20,7 +20,7 @@ from tokiod.runtime.resident_memory import ResidentMemory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()

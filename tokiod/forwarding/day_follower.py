@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tokiod.change_sink import SinkConfig
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.forwarding.change_reader import LogPart
     from tokiod.forwarding.cursor import Cursor
     from tokiod.forwarding.state import ShownState

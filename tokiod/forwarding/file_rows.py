@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.reader.part import Part, Shape
     from tokiod.window import Calendar, Day
 

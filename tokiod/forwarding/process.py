@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tokiod.change_sink import SinkConfig
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.forwarding.follower import Follower
     from tokiod.runtime.sd_notify import Notifier
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 
 class NodeClasses:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tokiod.clock import Clock
-    from tokiod.config.load import HubConfig
+    from tokiod.config.schema import HubConfig
     from tokiod.hub.classes import NodeClasses
 
 log = structlog.get_logger()

@@ -26,7 +26,7 @@ from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.window_data import Collected, TableRows
 
 Users = Literal["names", "hashed", "no"]

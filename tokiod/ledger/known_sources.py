@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger, SourceRow
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tokiod.archive.lock import ProcessLock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.metrics.types import Role
     from tokiod.sink import FileChange
     from tokiod.window_data import Collected

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tokiod.bus.connection import Connector
     from tokiod.clock import Clock
     from tokiod.collector import SavedCollector, SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.database import Sqlite
     from tokiod.ledger.jobs import Job
     from tokiod.polling.watch.reader import Task

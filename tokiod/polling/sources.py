@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tokiod.bus.sender import Sender
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SavedCollector, SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.hosts.links import HostLinks
     from tokiod.polling.schedule import WindowLease

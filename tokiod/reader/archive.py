@@ -25,7 +25,7 @@ from tokiod.reader.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.jobs.groups import By
     from tokiod.jobs.one_file import OneFile
     from tokiod.jobs.span import Days

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.expected import Expected
     from tokiod.ledger.ledger import Ledger
     from tokiod.window import Day

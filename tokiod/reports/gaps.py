@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger, SourceRow, Unstored
 
 Kind = Literal["due", "failed", "rejected", "lost", "empty"]

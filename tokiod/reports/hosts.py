@@ -11,7 +11,7 @@ from tokiod.published.state_file import published
 
 if TYPE_CHECKING:
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 
 def read(config: Config, real_now: float) -> list[HostState]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.selection import Cells
     from tokiod.window import Window
     from tokiod.window_data import TableRows

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.change_sink import SinkConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.changes import ChangeLog
     from tokiod.published.sinks import Trouble
 

@@ -36,7 +36,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 UNITS = (
     "tokiod.service", "tokiod.target", "tokiod-writer.service", "tokiod-collectors.service", "tokiod-feed.service", "tokiod-hub.service",

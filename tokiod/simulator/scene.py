@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from tokiod.clock import SimulatedClock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.simulator.jobs.one_load import Agreement
     from tokiod.simulator.site import Site
 

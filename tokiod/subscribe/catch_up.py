@@ -18,7 +18,7 @@ from tokiod.window import Calendar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.window import Day
 
 SLICE_SECONDS, MIN_SLICE_ROWS = 1800, 60

@@ -11,7 +11,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.archive.rights import make_private
 from tokiod.bus import curve
 from tokiod.config import load as configuration
-from tokiod.config.load import Config
+from tokiod.config.schema import Config
 from tokiod.errors import ConfigError
 from tokiod.hub.classes import hub_keys
 from tokiod.runtime.full_disk import FULL

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 WATCHDOG_SECONDS = 30.0
 """Seconds without a report of progress after which a process counts as hung, where systemd sets no limit."""

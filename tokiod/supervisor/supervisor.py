@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.runtime.sd_notify import Notifier
     from tokiod.supervisor.control_socket import Answer, Reloaded, Request
     from tokiod.supervisor.metrics_http import MetricsServer

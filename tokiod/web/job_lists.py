@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from pathlib import Path
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.jobs.span import Days
 
 MAX_FILE_BYTES = 512 << 20

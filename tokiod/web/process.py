@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tokiod.bus.curve import ClientKeys
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.runtime.sd_notify import Notifier
     from tokiod.web.events import Stream
 

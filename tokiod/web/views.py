@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.reader.part import Part
     from tokiod.reader.span import Span
     from tokiod.reader.stitched import Stitched

@@ -15,7 +15,7 @@ from tokiod.window import Calendar, iso
 if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.jobs import Jobs
     from tokiod.window import Window
     from tokiod.window_data import Collected

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tokiod.archive.layout import FileSlot, Layout
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.known_files import KnownFiles
     from tokiod.ledger.ledger import Ledger
     from tokiod.sink import Sink

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 
 def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.database import Sqlite
     from tokiod.runtime.sd_notify import Notifier
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.tts.live.files import Files
     from tokiod.window import Day
 

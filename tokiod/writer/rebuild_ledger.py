@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger
     from tokiod.tts.live.files import Files
     from tokiod.writer.proven_windows import Proof

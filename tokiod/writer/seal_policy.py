@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tokiod.archive.layout import FileSlot
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger
     from tokiod.tts.live.files import Files
 

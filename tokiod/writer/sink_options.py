@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 
 def steps(config: Config) -> dict[str, dict[str, set[int]]]:

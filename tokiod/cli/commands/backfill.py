@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 NOT_POLLED = "which is not queried: put the files of that time into the folder"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.jobs import Job, JobRequest, Jobs
 
 WRITER_START_SECONDS = 60.0

@@ -14,7 +14,7 @@ from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.jobs import JobRequest
 
 START_CHECKS, RUN_CHECKS = 4, 25

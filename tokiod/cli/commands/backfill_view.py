@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.ledger.jobs import Job, Jobs
 
 REFRESH_SECONDS = 0.5

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
     from tokiod.config.hosts import HostConfig
+    from tokiod.config.schema import Config
     from tokiod.reports.one_window import Once
 
 EXIT_NO_RECORDS, EXIT_NOT_VALID = 1, 2
@@ -59,7 +60,7 @@ def check_command(config_path: Path, clock: Clock, host_name: str | None, *, con
         raise SystemExit(EXIT_NO_RECORDS)
 
 
-def _all_answer(config: configuration.Config, clock: Clock, host: HostConfig | None, sources: Iterable[SourceConfig]) -> bool:
+def _all_answer(config: Config, clock: Clock, host: HostConfig | None, sources: Iterable[SourceConfig]) -> bool:
     """Query sources and print a line for each; return whether every one has records."""
     from tokiod.cli.commands.once import summary  # noqa: PLC0415 - numpy and rich, which a check of the file alone does not need
     from tokiod.reports.one_window import query_all  # noqa: PLC0415 - as above
@@ -74,7 +75,7 @@ def _all_answer(config: configuration.Config, clock: Clock, host: HostConfig | N
     return all((one.cells or one.rows) and not one.error for one in found) and not any(one.trouble for one in hosts)
 
 
-def _summary(config: configuration.Config) -> str:
+def _summary(config: Config) -> str:
     systems = {source.system for source in config.source}
     datasets = {(source.system, dataset) for source in config.source for dataset in [*source.datasets(), *source.tables]}
     counts = (_count(config.source, "source"), _count(systems, "system"), _count(datasets, "dataset"))

@@ -14,7 +14,7 @@ from tokiod.errors import TokiodError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 PROGRAMS = ("tokiod", "tokioctl")
 SHELLS = ("bash", "zsh", "fish")

@@ -29,7 +29,7 @@ from tokiod.window import Calendar, Window, iso
 if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.reports.fetch import Fetched, MissingWindow
 
 EXIT_MISSING = 1

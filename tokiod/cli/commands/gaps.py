@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.reports.gaps import Gap
 
 MAX_COLUMNS = 8

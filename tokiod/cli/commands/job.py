@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tokiod.cli.commands.job_inputs import Value
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
     Form = Literal["json", "csv", "table"]
 

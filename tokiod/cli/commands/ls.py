@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 MIB = 2**20
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 
 @click.command("sinks", epilog=examples("tokioctl sinks", "tokioctl sinks --json", "tokioctl sinks rewind kafka --from 2026-11-01"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tokiod.analysis.umami import Umami
     from tokiod.cli.commands.job_inputs import Value
     from tokiod.clock import Clock
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 FORMATS = (".png", ".svg", ".pdf")
 ORDINALS = ("1st", "2nd", "3rd", "4th")

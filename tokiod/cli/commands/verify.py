@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 NOT_POLLED = "which cannot be queried again: convert its files with tokioctl archive and compare the result"
 

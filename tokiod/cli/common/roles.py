@@ -12,7 +12,7 @@ from tokiod.errors import ConfigError
 if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.published.hosts import HostState
 
 

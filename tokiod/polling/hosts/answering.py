@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
 
 log = structlog.get_logger()
 

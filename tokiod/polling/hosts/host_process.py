@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tokiod.bus.connection import Connection, Connector
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.load import Config
+    from tokiod.config.schema import Config
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
