@@ -147,14 +147,14 @@ def test_a_secret_key_is_masked_in_logs(keyring):
 def test_allowed_keys_are_read_from_a_directory_and_reloaded(keyring):
     friend, other = keyring.allowed("friend").own.public, keyring.allowed("other").own.public
     (keyring.clients / "README").write_text("no key")
-    keys = keyring.server_keys(b"always")
-    assert keys.allowed == {friend, other, b"always"}
+    keys = keyring.server_keys()
+    assert keys.allowed == {friend, other}
     third = keyring.allowed("third").own.public
     assert keys.reload() is False
-    assert keys.allowed == {friend, other, third, b"always"}
+    assert keys.allowed == {friend, other, third}
     keyring.revoke("other")
     assert keys.reload() is True
-    assert keys.allowed == {friend, third, b"always"}
+    assert keys.allowed == {friend, third}
     assert keys.reload() is False
 
 
@@ -167,18 +167,16 @@ def test_a_directory_that_is_gone_changes_nothing(keyring):
     assert keys.allowed == {friend}
 
 
-def test_a_configuration_without_keys_has_none(tmp_path):
-    config = configured(tmp_path, "")
-    assert (curve.feed_server_keys(config), curve.bus_server_keys(config), curve.bus_client_keys(config)) == (None, None, None)
+@pytest.mark.parametrize("text", ["", '[bus]\nsecret_key_file = "x"\nclient_secret_key_file = "x"\nclients = "x"'])
+def test_a_configuration_without_keys_has_none_and_those_of_the_bus_are_not_read(tmp_path, text):
+    config = configured(tmp_path, text)
+    assert curve.feed_server_keys(config) is None
     curve.check(config)
 
 
-def test_keys_are_named_relative_to_the_secrets_and_the_collectors_are_always_allowed(tmp_path):
-    keyring = Keyring(tmp_path / "secrets")
-    friend, collectors = keyring.allowed("friend").own, keyring.made("collectors")
+def test_keys_are_named_relative_to_the_secrets(tmp_path):
+    friend = Keyring(tmp_path / "secrets").allowed("friend").own
     text = '[feed]\nendpoint = "tcp://0.0.0.0:5556"\nsecret_key_file = "server.key_secret"\nclients = "clients"\n'
-    text += '[bus]\nendpoint = "tcp://127.0.0.1:5555"\n'
-    text += 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\n'
     config = configured(tmp_path, text)
     with pytest.raises(ConfigError, match="can't be read"):
         curve.check(config)
@@ -187,10 +185,6 @@ def test_keys_are_named_relative_to_the_secrets_and_the_collectors_are_always_al
     config = load(path)
     curve.check(config)
     assert curve.feed_server_keys(config).allowed == {friend.public}
-    assert curve.bus_server_keys(config).allowed == {collectors.public}
-    assert curve.bus_client_keys(config) == curve.ClientKeys(keyring.server.public, collectors)
-    path.write_text(path.read_text() + 'clients = "clients"\n')
-    assert curve.bus_server_keys(load(path)).allowed == {collectors.public, friend.public}
 
 
 @pytest.mark.parametrize(
@@ -198,8 +192,6 @@ def test_keys_are_named_relative_to_the_secrets_and_the_collectors_are_always_al
     [
         ('[feed]\nsecret_key_file = "x"', "4: feed: clients: missing: it is needed together with secret_key_file (line 5)"),
         ('[feed]\nclients = "x"', "4: feed: secret_key_file: missing: it is needed together with clients (line 5)"),
-        ('[bus]\nsecret_key_file = "x"', "4: bus: client_secret_key_file: missing: it is needed together with secret_key_file (line 5)"),
-        ('[bus]\nclients = "x"', "5: bus: clients: needs secret_key_file: without keys there are no permitted clients"),
         (
             '[feed]\nendpoint = "tcp://0.0.0.0:5556"',
             "5: feed: endpoint: tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1",
@@ -223,8 +215,6 @@ def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(t
     manual = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     for directory, name in re.findall(r"^tokiod keygen (\S+) (\S+)$", manual, re.MULTILINE):
         assert keygen(tmp_path / Path(directory).name, name)[0] == 0
-    for name in ("bus", "collectors"):
-        assert keygen(tmp_path / "keys", name)[0] == 0
     (tmp_path / "keys" / "clients").mkdir()
     (tmp_path / ".tokiod" / "alice.key").rename(tmp_path / "keys" / "clients" / "alice.key")
     # What systemd does with the credentials of its units.

@@ -4,14 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-import structlog
 import zmq
 import zmq.asyncio
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
-from tokiod.bus.sender import MIN_REFUSALS, REFUSED, ConnectionLost, Sender, Stored
+from tokiod.bus.sender import ConnectionLost, Sender, Stored
 
 FOREVER = 30.0
 """Seconds of silence that no test here lasts."""
@@ -366,28 +365,3 @@ def test_a_cancellation_together_with_the_loss_of_the_connection_is_not_forgotte
         assert running.cancelled()
 
     asyncio.run(scene())
-
-
-def test_a_writer_that_dies_during_the_handshake_is_reported_as_a_refusal_only_after_several_times(tcp):
-    host, port = tcp.removeprefix("tcp://").split(":")
-
-    async def scene():
-        died = 0
-
-        async def dies(_reader, writer):
-            nonlocal died
-            died += 1
-            writer.close()
-
-        async with await asyncio.start_server(dies, host, int(port)), Sender(tcp, silence=FOREVER):
-            async with asyncio.timeout(10):
-                while died < MIN_REFUSALS - 1:
-                    await asyncio.sleep(0.01)
-                before = [log["event"] for log in logs]
-                while "bus.access_denied" not in [log["event"] for log in logs]:
-                    await asyncio.sleep(0.01)
-        return before
-
-    with structlog.testing.capture_logs() as logs:
-        assert "bus.access_denied" not in asyncio.run(scene())
-    assert [(log["event"], log["reason"]) for log in logs] == [("bus.access_denied", REFUSED)]

@@ -1,6 +1,5 @@
-"""Which clients the feed and the bus accept over real sockets; refused ones are counted, and logged once."""
+"""Which clients the feed accepts over real sockets; refused ones are counted, and logged once."""
 
-import asyncio
 import os
 import socket as plain
 import stat
@@ -18,11 +17,9 @@ from users import USERS, need_users, open_directory
 
 from tokiod.batch import Batch
 from tokiod.bus import server_socket
-from tokiod.bus.curve import ClientKeys
 from tokiod.bus.feed import Feed
 from tokiod.bus.publisher import MAX_SUBSCRIPTION_BYTES
 from tokiod.bus.receiver import Receiver
-from tokiod.bus.sender import REFUSED, Sender, Stored
 from tokiod.bus.zap import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.runtime.unix_socket import is_served
@@ -136,55 +133,6 @@ def test_a_directory_that_can_not_be_reloaded_changes_nothing(feed, keyring, sub
     subscribed(feed, 1)
 
 
-def test_windows_are_received_from_allowed_keys_only(tcp, keyring, window):
-    own = keyring.made("collectors")
-    stored = []
-
-    async def main(keys, seconds):
-        async with Sender(tcp, keys=keys, silence=0.3) as sender:
-            try:
-                async with asyncio.timeout(seconds):
-                    answer = await sender.submit(window(1))
-                    while not answer.done():
-                        for arrived in receiver.poll(10):
-                            stored.append(arrived)
-                            receiver.ack(arrived, 7, {})
-                        receiver.beat()
-                        await asyncio.sleep(0.01)
-                    return await answer
-            except TimeoutError:
-                return None
-
-    with Receiver(tcp, EPOCH, keys=keyring.server_keys(own.public)) as receiver, structlog.testing.capture_logs() as logs:
-        assert asyncio.run(main(ClientKeys(keyring.server.public, own), 10)) == Stored(7, {})
-        for keys, reason in ((keyring.unknown(), UNKNOWN), (None, NO_KEY), (keyring.for_another_server(), WRONG_SERVER)):
-            assert asyncio.run(main(keys, 0.7)) is None
-            assert receiver.refused[reason] + receiver.refused[UNFINISHED] > 0
-            assert receiver.peers == 1
-    assert len(stored) == 1
-    events = [(log["event"], log.get("reason")) for log in logs if log["event"] != "bus.connected"]
-    assert events.count(("bus.access_denied", REFUSED)) >= 2
-    reasons = [reason for event, reason in events if event == "bus.refused"]
-    assert set(reasons) - {NO_KEY, UNFINISHED} == {UNKNOWN, WRONG_SERVER}
-    assert len(reasons) == len(set(reasons))
-
-
-def test_collectors_are_forgotten_when_a_key_is_removed_and_allowed_ones_come_back(tcp, keyring, raw):
-    first, second = keyring.allowed("first"), keyring.allowed("second")
-    with Receiver(tcp, EPOCH, keys=keyring.server_keys()) as receiver:
-        for number, keys in enumerate((first, second)):
-            dealer = raw(zmq.DEALER, "inproc://nowhere", reconnect_ivl=10)
-            dealer.disconnect("inproc://nowhere")
-            keys.secure(dealer)
-            dealer.connect(tcp)
-            dealer.send(b'{"type":"hello","sender":"%d","connection":1}' % number)
-        wait(lambda: receiver.poll(5) or receiver.peers == 2)
-        keyring.revoke("second")
-        receiver.reload_allowed_keys()
-        assert receiver.peers == 0
-        wait(lambda: receiver.poll(5) or receiver.refused[UNKNOWN])
-
-
 def test_tcp_without_keys_accepts_every_client_and_counts_junk(tcp, subscriber):
     with Feed(tcp, EPOCH) as feed:
         subscriber()
@@ -214,9 +162,9 @@ def test_a_peer_whose_machine_is_gone_is_noticed_though_nothing_is_sent_to_it(tc
         wait(lambda: feed.poll() == 0 and feed.subscriptions == set())
 
 
-def test_zeromq_heartbeats_which_can_abort_the_process_are_not_used(tcp):
-    for opened in (Feed, Receiver):
-        with opened(tcp, EPOCH) as one:
+def test_zeromq_heartbeats_which_can_abort_the_process_are_not_used(tcp, endpoint):
+    for opened, at in ((Feed, tcp), (Receiver, endpoint)):
+        with opened(at, EPOCH) as one:
             assert one._server.socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 

@@ -32,8 +32,8 @@ class Timed:
         self.received = {}
 
     @contextmanager
-    def connected(self, endpoint, keys):
-        with self._connector.connected(endpoint, keys) as connection:
+    def connected(self, endpoint):
+        with self._connector.connected(endpoint) as connection:
 
             async def receive():
                 frame = await connection.receive()

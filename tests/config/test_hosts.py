@@ -14,10 +14,10 @@ HEAD = """\
 timezone = "UTC"
 [archive]
 path = "/a/%Y-%m-%d/{system}.hdf5"
-[bus]
+[feed]
 endpoint = "tcp://127.0.0.1:5563"
-secret_key_file = "bus"
-client_secret_key_file = "collectors"
+secret_key_file = "feed"
+clients = "subscribers"
 [[source]]
 name = "a-lmt"
 kind = "lmt"
@@ -143,7 +143,7 @@ def test_an_unknown_host_gets_a_sentence(load, text, option, sentence):
         (WRITER.replace("tcp:", "ipc:"), ':34: host admin1: endpoint: expected "tcp://ADDRESS:PORT", as in "tcp://10.0.0.1:5562"'),
         (
             WRITER.replace("10.0.0.1:5562", "127.0.0.1:5563"),
-            ":34: host admin1: endpoint: [bus] has the same address, or listens at all addresses of this machine with this port",
+            ":34: host admin1: endpoint: [feed] has the same address, or listens at all addresses of this machine with this port",
         ),
         (WRITER + 'max_clock_difference = "0s"\n', ":35: host admin1: max_clock_difference: must be 1s or more"),
         (WRITER + 'key = "x"\n', ":35: host admin1: key: unknown key"),

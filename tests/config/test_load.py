@@ -281,7 +281,7 @@ name = "c"
             HEAD + '[bus]\nmax_windows = 0\nendpoint = "x"\n[feed]\nendpont = 1\nendpoint = "x"',
             [
                 "tokiod.toml:5: bus: max_windows: expected an integer >= 1",
-                'tokiod.toml:6: bus: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
+                'tokiod.toml:6: bus: endpoint: expected "ipc:///an/absolute/path"',
                 "tokiod.toml:8: feed: endpont: unknown key, did you mean endpoint?",
                 'tokiod.toml:9: feed: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
                 "tokiod.toml:9: feed: endpoint: the bus and the feed have the same endpoint (line 6)",
@@ -510,6 +510,15 @@ def test_what_all_users_can_reach_is_warned_of(load, shared):
     assert configuration.warnings(config) == [
         f"bus.endpoint: all users can write to {shared} and replace the socket",
     ]
+
+
+def test_keys_of_the_bus_are_known_and_do_nothing(load):
+    config = load(f'{HEAD}{SOURCE}[bus]\nsecret_key_file = "nowhere"\nclients = "gone"\n')
+    assert configuration.warnings(config) == [
+        "bus.secret_key_file: does nothing, the bus has no keys: remove it",
+        "bus.clients: does nothing, the bus has no keys: remove it",
+    ]
+    assert [one for one in machine_checks.problems(config) if "key_file" in one] == []
 
 
 def test_a_feed_on_tcp_without_keys_is_refused_unless_anyone_may_subscribe(load):

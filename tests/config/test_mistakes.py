@@ -130,12 +130,12 @@ MISTAKES = [
     (
         "ipc:///run/tokiod/private/bus",
         "/run/tokiod/bus",
-        [':6: bus: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'],
+        [':6: bus: endpoint: expected "ipc:///an/absolute/path"'],
     ),
     (
         "ipc:///run/tokiod/private/bus",
         "tcp://0.0.0.0:5555",
-        [":6: bus: endpoint: tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"],
+        [":6: bus: endpoint: the bus is a Unix socket: use ipc, and [[host]] for sources that other hosts collect (docs/hosts.md)"],
     ),
     (
         "ipc:///run/tokiod/feed",

@@ -75,7 +75,6 @@ class Server:
     """A bound socket: ROUTER or XPUB, as ServerSocket is; it is its own `socket`."""
 
     def __init__(self, network: Network, endpoint: str, kind: int) -> None:
-        self.refused: Counter[str] = Counter()
         self.socket = self
         self._network = network
         self._endpoint = endpoint
@@ -102,10 +101,6 @@ class Server:
         self._subscribers.remove(receive)
 
     # ---- as a ServerSocket
-
-    def reload_allowed_keys(self) -> bool:
-        """Have no keys."""
-        return False
 
     def close(self, _linger_ms: int = 0) -> None:
         """End all connections."""
@@ -156,7 +151,7 @@ class NetworkConnector:
         self._own: list[Connection] = []
 
     @contextmanager
-    def connected(self, endpoint: str, _keys: object) -> Iterator[Connection]:
+    def connected(self, endpoint: str, _keys: object = None) -> Iterator[Connection]:
         """Connect; disconnect in the end."""
         connection = Connection(self._network, endpoint)
         self._own.append(connection)

@@ -322,7 +322,7 @@ def test_connections_deliver_in_order_and_lose_messages_only_at_their_end():
 
     async def talk() -> list[bytes]:
         server = network.bind("bus", 0, "bus")
-        with network.connector().connected("bus", None) as client:
+        with network.connector().connected("bus") as client:
             for number in range(10):
                 await client.send([b"%d" % number])
             await asyncio.sleep(1000)

@@ -40,9 +40,9 @@ class Keyring:
         """Make a pair of unknown keys, for another server."""
         return ClientKeys(zmq.curve_keypair()[0], KeyPair(*zmq.curve_keypair()))
 
-    def server_keys(self, *always: bytes) -> ServerKeys:
+    def server_keys(self) -> ServerKeys:
         """Return the server's end."""
-        return ServerKeys(self.server, self.clients, always)
+        return ServerKeys(self.server, self.clients)
 
     def revoke(self, name: str) -> None:
         """Remove a key from those that the server allows."""

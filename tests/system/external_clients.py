@@ -1,8 +1,8 @@
 """Clients with unknown keys, clients that send malformed messages, and many subscribers, in a process of its own. Only on loopback.
 
-external_clients.py connect PORT KEYS COUNT          unauthenticated connections of all kinds, each of which counts once
-external_clients.py malformed feed|bus PORT KEYS COUNT   malformed messages from a client with a key, which stays until stdin ends
-external_clients.py subscribe ENDPOINT COUNT UNREAD  subscribers, UNREAD of which never read, until stdin ends; prints what they received
+external_clients.py connect ENDPOINT KEYS COUNT             unauthenticated connections of all kinds, each of which counts once
+external_clients.py malformed feed|bus ENDPOINT KEYS COUNT  malformed messages of a client that may connect; it stays until stdin ends
+external_clients.py subscribe ENDPOINT COUNT UNREAD         subscribers, UNREAD of which never read, until stdin ends; prints what they got
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ class Head(msgspec.Struct):
     stored: dict[str, object]
 
 
-def connect(port: int, keys: Path, count: int) -> None:
+def connect(endpoint: str, keys: Path, count: int) -> None:
     """Make connections; every tenth of them is valid ZeroMQ but for its key."""
-    _sockets(port, keys, count // 10)
+    _sockets(endpoint, keys, count // 10)
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     first_bytes, left = cycle(FIRST_BYTES), count - count // 10
     while left:
-        some = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(min(AT_ONCE, left))]
+        some = [socket.create_connection((host, int(port)), 60) for _ in range(min(AT_ONCE, left))]
         left -= len(some)
         for client, data in zip(some, first_bytes, strict=False):
             client.sendall(data)
@@ -58,35 +59,36 @@ def connect(port: int, keys: Path, count: int) -> None:
             client.close()
 
 
-def _sockets(port: int, keys: Path, count: int) -> None:
+def _sockets(endpoint: str, keys: Path, count: int) -> None:
     server = curve.public_key(keys / "server.key")
     with zmq.Context() as context:
         kinds = cycle([server, zmq.curve_keypair()[0], None])
         while count > 0:
-            some = [_client(context, port, kind) for kind in islice(kinds, min(AT_ONCE, count))]
+            some = [_client(context, endpoint, kind) for kind in islice(kinds, min(AT_ONCE, count))]
             count -= len(some)
             time.sleep(0.3)
             for one in some:
                 one.close(0)
 
 
-def _client(context: zmq.Context, port: int, server: bytes | None) -> zmq.Socket:
+def _client(context: zmq.Context, endpoint: str, server: bytes | None) -> zmq.Socket:
     one = context.socket(zmq.SUB)
     one.reconnect_ivl = -1
     if server is not None:
         curve.ClientKeys(server, curve.KeyPair(*zmq.curve_keypair())).secure(one)
-    one.connect(f"tcp://127.0.0.1:{port}")
+    one.connect(endpoint)
     return one
 
 
-def malformed(what: str, port: int, keys: Path, count: int) -> None:
+def malformed(what: str, endpoint: str, keys: Path, count: int) -> None:
     """Send malformed messages, as fast as the daemon reads them."""
     rng = random.Random(7)
     with zmq.Context() as context, context.socket(zmq.XSUB if what == "feed" else zmq.DEALER) as client:
-        curve.ClientKeys.read(keys / "server.key", keys / "friend.key_secret").secure(client)
+        if what == "feed":
+            curve.ClientKeys.read(keys / "server.key", keys / "friend.key_secret").secure(client)
         # Without a limit: a subscriber drops what is not read at once.
         client.linger, client.sndhwm = -1, 0
-        client.connect(f"tcp://127.0.0.1:{port}")
+        client.connect(endpoint)
         if what == "bus":
             client.send(b'{"type":"hello","sender":"malformed","connection":1}')
         for _ in range(count):
@@ -152,9 +154,9 @@ def subscribe(endpoint: str, count: int, unread: int) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["connect", port, keys, count]:
-            connect(int(port), Path(keys), int(count))
-        case ["malformed", what, port, keys, count]:
-            malformed(what, int(port), Path(keys), int(count))
+        case ["connect", endpoint, keys, count]:
+            connect(endpoint, Path(keys), int(count))
+        case ["malformed", what, endpoint, keys, count]:
+            malformed(what, endpoint, Path(keys), int(count))
         case ["subscribe", endpoint, count, unread]:
             subscribe(endpoint, int(count), int(unread))

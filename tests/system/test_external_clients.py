@@ -1,7 +1,7 @@
-"""A real daemon with feed and bus on the network, with keys: allowed clients receive all, others nothing, and a crowd delays nothing.
+"""A real daemon with its feed on the network, with keys: allowed clients receive all, others nothing, and a crowd delays nothing.
 
-Judged by EXTERNAL_CLIENTS=10000/100000 (connections/messages on each endpoint) and CROWD=1000/100/600 (subscribers/those that never
-read/seconds); it prints the figures.
+Judged by EXTERNAL_CLIENTS=10000/100000 (connections to the feed/messages to each of feed and bus) and CROWD=1000/100/600
+(subscribers/those that never read/seconds); it prints the figures.
 """
 
 import json
@@ -51,18 +51,11 @@ class Place:
         self.scene = FaultyScene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
         self.scene.prepare()
         self.keyring = Keyring(directory / "keys")
-        self.keyring.made("collectors")
         self.friend = self.keyring.allowed("friend")
-        self.feed, self.bus, self.metrics = free_port(), free_port(), free_port()
+        self.feed, self.metrics = f"tcp://127.0.0.1:{free_port()}", free_port()
         text = f'secrets = "keys"\n{self.scene.config_path.read_text()}'
-        if keyed:
-            text = text.replace(
-                f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"\nsecret_key_file = "server.key_secret"\nclients = "clients"'
-            )
-            own = 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\nclients = "clients"'
-            text = text.replace(f'"ipc://{directory}/bus"', f'"tcp://127.0.0.1:{self.bus}"\n{own}')
-        else:
-            text = text.replace(f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"\nallow_anyone = true')
+        access = 'secret_key_file = "server.key_secret"\nclients = "clients"' if keyed else "allow_anyone = true"
+        text = text.replace(f'"ipc://{directory}/feed"', f'"{self.feed}"\n{access}')
         self.scene.config_path.write_text(text.replace("[[source]]", f'[metrics]\naddress = "127.0.0.1:{self.metrics}"\n[[source]]', 1))
 
     def lag(self):
@@ -181,7 +174,7 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
     with playing(keyed=True) as place:
         scene, keys = place.scene, place.keyring.directory
         # With the feed's own interval as the limit it would reconnect on a busy machine, and miss what comes meanwhile.
-        follower = Follower(f"tcp://127.0.0.1:{place.feed}", place.friend, silence=5.0)
+        follower = Follower(place.feed, place.friend, silence=5.0)
         with place.lags() as quiet:
             time.sleep(6)
         since = scene.stored()[-1].end
@@ -190,12 +183,11 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
         begun = time.monotonic()
         with place.lags() as lags:
             malformed = [
-                run("malformed", what, port, keys, MESSAGES, stdin=subprocess.PIPE)
-                for what, port in (("feed", place.feed), ("bus", place.bus))
+                run("malformed", what, endpoint, keys, MESSAGES, stdin=subprocess.PIPE)
+                for what, endpoint in (("feed", place.feed), ("bus", scene.config.bus.endpoint))
             ]
-            refused_clients = [run("connect", port, keys, CONNECTIONS) for port in (place.feed, place.bus)]
-            assert [process.wait(400) for process in refused_clients] == [0, 0]
-            for name, least in (("refused_connections", 2 * CONNECTIONS), ("feed_malformed_messages", MESSAGES)):
+            assert run("connect", place.feed, keys, CONNECTIONS).wait(400) == 0
+            for name, least in (("refused_connections", CONNECTIONS), ("feed_malformed_messages", MESSAGES)):
                 wait_for(lambda name=name, least=least: place.count(f"tokiod_{name}_total") >= least, 60, f"not all are counted: {name}")
             wait_for(lambda: place.count("tokiod_bus_dropped_messages_total") >= MESSAGES, 60, "not all of the bus's are counted")
             took = time.monotonic() - begun
@@ -207,11 +199,11 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
         ]
         assert [one.restarts for one in ask(scene.config.control, Ping(), 5).processes] == [0, 0, 0]
         with capsys.disabled():
-            print(f"\n2 x {CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
+            print(f"\n{CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
                   f"lag at most {max(lags):.1f} s, {max(quiet):.1f} s before")  # fmt: skip
         # On a machine so slow that the collectors reconnect, the pieces of the old connection are dropped and counted too, and sent again.
         resent = place.count("tokiod_bus_resent_windows_total")
-        assert counts[:2] == [2 * CONNECTIONS, MESSAGES]
+        assert counts[:2] == [CONNECTIONS, MESSAGES]
         assert counts[2] == MESSAGES or (resent and counts[2] > MESSAGES)
         assert max(lags) < max(quiet) + SLACK
         assert grown < ROOM
@@ -228,9 +220,8 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
 
 def test_a_key_that_a_reload_removes_receives_nothing_and_is_accepted_again_once_added():
     with playing(keyed=True) as place:
-        endpoint, other = f"tcp://127.0.0.1:{place.feed}", place.keyring.allowed("other")
-        revoked = Follower(endpoint, other)
-        friend = Follower(endpoint, place.friend)
+        revoked = Follower(place.feed, place.keyring.allowed("other"))
+        friend = Follower(place.feed, place.friend)
         wait_for(lambda: friend.updates > 3, 30, "nothing received")
         assert revoked.updates == 0
 
@@ -268,7 +259,7 @@ def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_miss
         with place.lags() as quiet:
             time.sleep(SECONDS)
         before, pipes = scene.memory(), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        crowd = run("subscribe", f"tcp://127.0.0.1:{place.feed}", CROWD, UNREAD, **pipes)
+        crowd = run("subscribe", place.feed, CROWD, UNREAD, **pipes)
         memory = []
         with place.lags() as lags:
             begun = time.monotonic()

@@ -119,7 +119,6 @@ def scene(echo, monkeypatch):
         command.chmod(0o755)
         secrets = directory / "secrets"
         keyring = Keyring(secrets)
-        keyring.made("collectors")
         for path, text in (("lmt-password", MARKS["file"]), ("credentials/es-password", MARKS["credential"])):
             (secrets / path).parent.mkdir(exist_ok=True)
             (secrets / path).write_text(f"{text}\n")
@@ -128,9 +127,8 @@ def scene(echo, monkeypatch):
         monkeypatch.setenv("LMT_PASSWORD", MARKS["env"])
         monkeypatch.setenv("ES_KEY", MARKS["apikey"].encode("ascii", "ignore").decode())
         feed, metrics = free_port(), free_port()
-        keys = 'secret_key_file = "server.key_secret"\n'
-        text = scene.config_path.read_text().replace(f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{feed}"\n{keys}clients = "clients"')
-        text = text.replace(f'"ipc://{directory}/bus"', f'"ipc://{directory}/bus"\n{keys}client_secret_key_file = "collectors.key_secret"')
+        keyed = f'"tcp://127.0.0.1:{feed}"\nsecret_key_file = "server.key_secret"\nclients = "clients"'
+        text = scene.config_path.read_text().replace(f'"ipc://{directory}/feed"', keyed)
         text = text.replace("[[source]]", f'[metrics]\naddress = "127.0.0.1:{metrics}"\n[[source]]', 1)
         scene.config_path.write_text('secrets = "secrets"\n' + text + SOURCES.format(nobody=free_port(), echo=echo, command=command))
         scene.ports = {"feed": feed, "metrics": metrics}

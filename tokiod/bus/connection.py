@@ -1,6 +1,6 @@
-"""Connections of the collectors' process to the writer: a ZeroMQ socket and its monitor.
+"""Connections of the collectors' process to the writer, and of a host to the daemon: a ZeroMQ socket and its monitor.
 
-Sender takes any Connector, so that a simulation can connect processes in memory, where messages are late and connections break as it says.
+Both take any Connector, so that a simulation can connect processes in memory, where messages are late and connections break as it says.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ MAX_WAITING_MESSAGES = 16
 CONNECT_MS = 5_000
 """Limit for a TCP connection, or the kernel waits longer and longer for an answer while the network is down."""
 FIRST_RECONNECT_MS, MAX_RECONNECT_MS = 10, 100
-"""To a writer that does not listen yet: ZeroMQ doubles the time. Writer and collectors start together."""
-DISCONNECTED = "disconnected"
-REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
+"""To a server that does not listen yet: ZeroMQ doubles the time. Writer and collectors start together."""
+DISCONNECTED, REFUSED = "disconnected", "refused"
+"""Reasons for the end of a connection. A server that ends during the handshake looks as one that refuses the key."""
 
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
 class Connection(Protocol):
-    """One connection to the writer. A message that was sent may be lost; the others arrive in their order."""
+    """One connection to a server. A message that was sent may be lost; the others arrive in their order."""
 
     async def send(self, frames: Sequence[Frame]) -> None:
-        """Send a message, once the writer is there and not too many messages wait for it."""
+        """Send a message, once the server is there and not too many messages wait for it."""
         ...
 
     async def receive(self) -> bytes:
-        """Return the next message of the writer, which has one frame."""
+        """Return the next message of the server, which has one frame."""
         ...
 
     async def ended(self) -> str:
@@ -50,8 +50,8 @@ class Connection(Protocol):
 class Connector(Protocol):
     """Makes connections."""
 
-    def connected(self, endpoint: str, keys: ClientKeys | None) -> AbstractContextManager[Connection]:
-        """Connect to an endpoint, at which a writer may be later."""
+    def connected(self, endpoint: str, keys: ClientKeys | None = None) -> AbstractContextManager[Connection]:
+        """Connect to an endpoint, at which a server may be later. keys: if it requires them."""
         ...
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class ZmqConnector:
         self._context = zmq.asyncio.Context()
 
     @contextmanager
-    def connected(self, endpoint: str, keys: ClientKeys | None) -> Iterator[ZmqConnection]:
+    def connected(self, endpoint: str, keys: ClientKeys | None = None) -> Iterator[ZmqConnection]:
         """Connect to an endpoint; close the socket and its monitor in the end."""
         socket = self._context.socket(zmq.DEALER)
         monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSED)

@@ -21,7 +21,7 @@ from tokiod.errors import ConfigError
 from tokiod.runtime.secrets import places, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import zmq
     import zmq.asyncio
@@ -63,19 +63,18 @@ class ClientKeys(msgspec.Struct, frozen=True):
 
 
 class ServerKeys:
-    """A server's own keys, and the public keys that it allows: always those in `always`, and those in the directory `clients`."""
+    """A server's own keys, and the public keys that it allows: those in the directory `clients`."""
 
-    def __init__(self, own: KeyPair, clients: Path | None, always: Iterable[bytes] = ()) -> None:
+    def __init__(self, own: KeyPair, clients: Path | None) -> None:
         """Read the directory. Raises ConfigError."""
         self.own = own
         self._clients = clients
-        self._always = frozenset(always)
         self.allowed: frozenset[bytes] = frozenset()
         self.reload()
 
     def reload(self) -> bool:
         """Read the directory again; return whether a key is no longer allowed. Raises ConfigError, and then changes nothing."""
-        before, self.allowed = self.allowed, self._always | _public_keys(self._clients)
+        before, self.allowed = self.allowed, _public_keys(self._clients)
         return not before <= self.allowed
 
     def secure(self, socket: zmq.SyncSocket) -> None:
@@ -113,7 +112,6 @@ class HostKeys(ServerKeys):
 def check(config: Config) -> None:
     """Read all keys that a configuration names for the daemon. Raises ConfigError."""
     feed_server_keys(config)
-    bus_server_keys(config)
     hosts_server_keys(config)
 
 
@@ -144,23 +142,6 @@ def feed_server_keys(config: Config) -> ServerKeys | None:
     if feed.secret_key_file is None or feed.clients is None:
         return None
     return ServerKeys(key_pair(feed.secret_key_file, config.secrets), config.secrets / feed.clients)
-
-
-def bus_server_keys(config: Config) -> ServerKeys | None:
-    """Return the bus's keys, and those that may send windows: the collectors' and those in `clients`. Raises ConfigError."""
-    keys, bus = bus_client_keys(config), config.bus
-    if keys is None or bus.secret_key_file is None:
-        return None
-    clients = None if bus.clients is None else config.secrets / bus.clients
-    return ServerKeys(key_pair(bus.secret_key_file, config.secrets), clients, [keys.own.public])
-
-
-def bus_client_keys(config: Config) -> ClientKeys | None:
-    """Return the keys of the collectors, for the bus. Raises ConfigError."""
-    bus = config.bus
-    if bus.secret_key_file is None or bus.client_secret_key_file is None:
-        return None
-    return ClientKeys(key_pair(bus.secret_key_file, config.secrets).public, key_pair(bus.client_secret_key_file, config.secrets))
 
 
 def web_client_keys(config: Config) -> ClientKeys | None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from tokiod.bus.curve import ServerKeys
     from tokiod.bus.header import Frame, Piece
 
 __all__ = ["Arrived", "Receiver"]
@@ -28,8 +27,8 @@ __all__ = ["Arrived", "Receiver"]
 MAX_MESSAGES_PER_POLL = 256
 """So that a flood of messages can't keep the writer from committing."""
 MAX_RECEIVED_FRAME_BYTES = 2 << 20
-"""Of one frame on the wire, also during the handshake; libzmq ends the connection of a client that announces a longer one, because it
-allocates the memory at once, before any key is checked. Pieces have frames of MAX_FRAME_BYTES, and encryption adds to them."""
+"""Of one frame on the wire; libzmq ends the connection of a client that announces a longer one, because it allocates the memory at once.
+Pieces have frames of MAX_FRAME_BYTES; where hosts send them, encryption adds to them."""
 MAX_INCOMPLETE_BYTES = MAX_WINDOW_BYTES + (64 << 20)
 """Of the pieces of all incomplete windows: the largest window, and what is counted for each of its pieces."""
 SILENCE_SECONDS = 60.0
@@ -53,14 +52,13 @@ class Receiver:
     bind: makes the socket at the endpoint. wakeups: what else ends the waiting of poll() once it can be read.
     """
 
-    def __init__(  # noqa: PLR0913 - each with a default, by name
+    def __init__(
         self,
         endpoint: str,
         epoch: str,
         *,
         max_incomplete_bytes: int = MAX_INCOMPLETE_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
-        keys: ServerKeys | None = None,
         bind: Callable[..., ServerSocket] = ServerSocket,
     ) -> None:
         self.epoch = epoch
@@ -69,20 +67,8 @@ class Receiver:
         self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
         self._reloads = 0
-        self._server = bind(
-            "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
-        )
-
-    @property
-    def refused(self) -> Counter[str]:
-        """Connections that were not accepted, by reason (tokiod.bus.zap.REASONS)."""
-        return self._server.refused
-
-    def reload_allowed_keys(self) -> None:
-        """Read the keys of the senders again; end all connections if one is no longer allowed. Raises ConfigError."""
-        if self._server.reload_allowed_keys():
-            for peer in list(self._peers):
-                self._forget(peer)
+        options: dict[int, int] = {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
+        self._server = bind("bus", zmq.ROUTER, endpoint, None, options)
 
     @property
     def dropped(self) -> Counter[str]:

@@ -12,23 +12,20 @@ import msgspec
 import structlog
 
 from tokiod.bus import protocol
-from tokiod.bus.connection import REFUSED, ZmqConnector
+from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.in_flight import InFlightWindows
 from tokiod.bus.pieces import pieces, refusal
-from tokiod.clock import SystemClock
 from tokiod.errors import Malformed, Refusal
 from tokiod.metrics import catalogue, stages
-from tokiod.runtime.log import Repeats
 from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from tokiod.bus.connection import Connection, Connector
-    from tokiod.bus.curve import ClientKeys
     from tokiod.window_data import Collected
 
-__all__ = ["REFUSED", "Answer", "Sender", "State", "Stored"]
+__all__ = ["Answer", "Sender", "State", "Stored"]
 
 log = structlog.get_logger()
 
@@ -37,8 +34,6 @@ RECONNECT_SECONDS = 0.05
 MAX_SILENCE_SECONDS = 60.0
 STUCK_SECONDS = 300.0
 """Without an answer to any window, from a writer that sends signs of life: one of the two processes has a fault."""
-MIN_REFUSALS = 3
-"""In a row, before they are reported: a writer that is killed during a handshake looks the same once."""
 SILENCE_SECONDS = 30.0
 """Three heartbeats of the writer."""
 WELCOME_FACTOR, WELCOME_SECONDS = 10, 10.0
@@ -79,7 +74,7 @@ class Sender:
     silence: seconds (real ones: this is about processes) without a message after which the writer counts as gone.
     on_reload: called when stored windows may have been lost: at each new epoch, including the first, and when the writer asks for it, if
     need be on the next connection.
-    keys: if the writer requires them. connector: makes what connects to the writer.
+    connector: makes what connects to the writer.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -90,13 +85,10 @@ class Sender:
         max_bytes: int = 64 << 20,
         silence: float = SILENCE_SECONDS,
         on_reload: Callable[[], None] = lambda: None,
-        keys: ClientKeys | None = None,
         connector: Callable[[], Connector] = ZmqConnector,
     ) -> None:
         self._endpoint = endpoint
-        self._keys = keys
         self._connector = connector
-        self._repeats = Repeats(SystemClock())
         self._silence = silence
         self._silence_limit = silence
         self._on_reload = on_reload
@@ -107,7 +99,7 @@ class Sender:
         self._wire = protocol.VERSION
         self._read_ledger: tuple[str, int] | None = None
         self._was_silent = False
-        self._answered = self._postponed = self._refused = 0
+        self._answered = self._postponed = 0
         self._last_progress = 0.0
 
     @property
@@ -169,7 +161,7 @@ class Sender:
 
     async def _run_connection(self, connector: Connector, number: int) -> None:
         """Run one connection from its first Hello until it is lost."""
-        with connector.connected(self._endpoint, self._keys) as writer:
+        with connector.connected(self._endpoint) as writer:
             try:
                 await run_until_failure(watch(writer), self._send_hellos(writer, number), self._receive(writer), self._send(writer))
             except ConnectionLost as lost:
@@ -246,7 +238,6 @@ class Sender:
         epoch = message.epoch
         if self._welcomed.is_set():
             raise ConnectionLost("forgotten by the writer")
-        self._refused = 0
         if epoch != self._epoch:
             self._silence_limit = self._silence
         elif self._was_silent:
@@ -265,10 +256,6 @@ class Sender:
         if self._welcomed.is_set():
             self._was_silent = reason == "silent"
             log.warning("bus.lost", reason=reason, epoch=self._epoch, in_flight=len(self._windows))
-        elif reason == REFUSED:
-            self._refused += 1
-            if self._refused >= MIN_REFUSALS and (times := self._repeats(reason)):
-                log.error("bus.access_denied", reason=reason, times=times)
 
 
 def _refused(reason: Refusal) -> Answer:

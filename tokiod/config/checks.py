@@ -85,18 +85,16 @@ def keys(table: str, named: Mapping[str, str | None]) -> Iterator[Fault]:
         yield Fault((table, name), f"missing: it is needed together with {there}", (table, there))
 
 
-def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> Iterator[Fault]:
-    """Check that the endpoints of bus and feed can be bound, are not open to unknown clients, and differ.
-
-    keyed: those of the two that accept only clients with a key.
-    """
+def endpoints(bus: str, feed: str, *, is_keyed: bool = False) -> Iterator[Fault]:
+    """Check that the endpoints of bus and feed can be bound, are not open to unknown clients, and differ. is_keyed: of the feed."""
     bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
-    for endpoint, key in ((bus, bus_key), (feed, feed_key)):
-        if endpoint is not None and (reason := unfit(endpoint, is_keyed=key[0] in keyed)):
-            yield Fault(key, reason)
-        elif key == bus_key and is_tcp(bus) and "bus" not in keyed:
-            yield Fault(key, "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file")
-    if bus is not None and feed is not None and _meet(bus, feed):
+    if is_tcp(bus):
+        yield Fault(bus_key, "the bus is a Unix socket: use ipc, and [[host]] for sources that other hosts collect (docs/hosts.md)")
+    elif reason := _unfit_socket(bus):
+        yield Fault(bus_key, reason)
+    if reason := unfit(feed, is_keyed=is_keyed):
+        yield Fault(feed_key, reason)
+    if _meet(bus, feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
 
 
@@ -289,15 +287,9 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
 
 def unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     """Return the error of an endpoint. The message does not show it: it could be a misplaced URL with a password."""
-    scheme, _, rest = endpoint.partition("://")
-    if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():
-        length = len(rest.encode())
-        return (
-            f"the path of a socket has at most {MAX_IPC_PATH_BYTES} bytes, this one has {length}" if length > MAX_IPC_PATH_BYTES else None
-        )
-    if scheme != "tcp":
-        return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
-    host, _, port = rest.rpartition(":")
+    if not is_tcp(endpoint):
+        return _unfit_socket(endpoint, ' or "tcp://127.0.0.1:PORT"')
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     # libzmq takes a larger number without its high bits, and listens at that port.
     if not re.fullmatch(_PORT, port) or int(port) > MAX_PORT:
         return 'expected a port, as in "tcp://127.0.0.1:5556"'
@@ -306,6 +298,16 @@ def unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     if not is_keyed:
         return "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
     return None if _is_ip(host) else 'expected an IP address of this machine, "0.0.0.0" for all; names are not resolved'
+
+
+def _unfit_socket(endpoint: str, alternative: str = "") -> str | None:
+    """Return the error of the endpoint of a Unix socket. alternative: what it might be instead."""
+    scheme, _, path = endpoint.partition("://")
+    if scheme != "ipc" or not path.startswith("/") or path.endswith("/") or not path.isprintable():
+        return f'expected "ipc:///an/absolute/path"{alternative}'
+    if (length := len(path.encode())) > MAX_IPC_PATH_BYTES:
+        return f"the path of a socket has at most {MAX_IPC_PATH_BYTES} bytes, this one has {length}"
+    return None
 
 
 def _is_ip(host: str) -> bool:

@@ -23,6 +23,7 @@ from tokiod.config.schema import (
     CONTROL_SOCKET,
     FEED_INNER_SOCKET,
     HUB_INNER_SOCKET,
+    RETIRED_KEYS,
     BusConfig,
     Config,
     FeedConfig,
@@ -121,6 +122,7 @@ def warnings(config: Config) -> list[str]:
         found.append(
             f"bus.endpoint: readers of the feed can enter {config.run}: give the bus a directory of its own, such as private/ there"
         )
+    found += [f"bus.{key}: does nothing, the bus has no keys: remove it" for key in RETIRED_KEYS if getattr(config.bus, key) is not None]
     for source in config.source:
         if source.needs_hub and source.polled and config.hub.endpoint is None:
             found.append(f"source {source.name}: no agents can connect: set endpoint, secret_key_file, clients and classes in [hub]")
@@ -205,15 +207,12 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from jobs.faults(values.get(jobs.KEY, JobsConfig()))
     yield from site.faults(values.get(site.KEY, SiteConfig()), {config.system for config in sources.values()})
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
-    yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
     web = values.get("web", WebConfig())
     yield from checks.keys("web", {"secret_key_file": web.secret_key_file, "feed_key_file": web.feed_key_file})
-    yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
+    yield from checks.endpoints(bus.endpoint, feed.endpoint, is_keyed=bool(feed.secret_key_file))
     yield from checks.open_feed(feed.endpoint, is_keyed=bool(feed.secret_key_file), allow_anyone=feed.allow_anyone)
     yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET))
-    if bus.clients and not bus.secret_key_file:
-        yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
     yield from checks.web(web.address, web.hosts)

@@ -39,7 +39,7 @@ def problems(config: Config, host: HostConfig | None = None) -> list[str]:
         return found + [f"source {source.name}: {one}" for source in sources_of(config, host) for one in _source(source, config.secrets)]
     found += written_directories.problems(config)
     found += _web(config)
-    for table in ("bus", "feed", "hub", "web", "jobs"):
+    for table in ("feed", "hub", "web", "jobs"):
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
     for source in config.source if host is None else sources_of(config, host):
         found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET = "control", "feed.in", "hub"
 """Names of the daemon's sockets in the directory of the bus."""
+RETIRED_KEYS = ("secret_key_file", "client_secret_key_file", "clients")
+"""Of the bus: they do nothing, and are known, so that an old configuration can be read."""
 
 
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -113,31 +115,20 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The bus from the collectors to the writer. Its keys are both set or neither, see tokiod.bus.curve."""
+    """The bus from the collectors to the writer, on one machine. RETIRED_KEYS were for a bus on TCP."""
 
     endpoint: Annotated[
         str,
         option(
-            "Where the writer listens: a Unix socket, or TCP on this machine. Its directory also holds the control socket, so only the "
-            "daemon's user may access it, and it is not that of the feed.",
-            values="ipc:///path or tcp://host:port",
+            "Where the writer listens: a Unix socket. Its directory also holds the control socket, so only the daemon's user may access "
+            "it, and it is not that of the feed.",
+            values="ipc:///path",
             effect="reload (the processes restart); another directory: restart of the daemon",
         ),
     ] = "ipc:///run/tokiod/private/bus"
-    secret_key_file: Annotated[
-        str | None,
-        option(
-            "The writer's secret CURVE key, made by `tokiod keygen`. A socket that other machines can reach needs keys: security.md.",
-            '"bus.key_secret"',
-        ),
-    ] = None
-    client_secret_key_file: Annotated[
-        str | None, option("The collectors' secret CURVE key; set if and only if secret_key_file is.", '"collectors.key_secret"')
-    ] = None
-    clients: Annotated[
-        str | None,
-        option("A directory of the public keys of further permitted clients; it is read again at each reload.", '"bus-clients"'),
-    ] = None
+    secret_key_file: Annotated[str | None, option("Does nothing. It was the writer's key for a bus on TCP.", '"bus.key_secret"')] = None
+    client_secret_key_file: Annotated[str | None, option("Does nothing. It was the collectors' key.", '"collectors.key_secret"')] = None
+    clients: Annotated[str | None, option("Does nothing. It was the directory of the keys of other senders.", '"bus-clients"')] = None
     max_windows: Annotated[
         int, option("Largest number of windows in flight. A slow writer slows the collectors; no data is dropped.", ge=1)
     ] = 4
@@ -310,9 +301,8 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def run(self) -> Path:
-        """The directory of what only the daemon's user may reach: that of the bus, or that of the ledger if the bus is on TCP."""
-        kind, _, path = self.bus.endpoint.partition("://")
-        return Path(path).parent if kind == "ipc" else self.archive.private
+        """The directory of what only the daemon's user may reach: that of the bus."""
+        return Path(self.bus.endpoint.removeprefix("ipc://")).parent
 
     @property
     def stages(self) -> Path:

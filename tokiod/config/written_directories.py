@@ -53,9 +53,9 @@ def _directories(config: Config) -> Iterator[tuple[str, Path]]:
     """Yield the directories with their keys; the daemon makes those in another one itself, so they are looked at where they exist."""
     archive = config.archive
     yield "archive.path", archive.root
-    for key, endpoint in (("bus.endpoint", config.bus.endpoint), ("feed.endpoint", config.feed.endpoint)):
-        if endpoint.startswith("ipc://"):
-            yield key, Path(endpoint.removeprefix("ipc://")).parent
+    yield "bus.endpoint", config.run
+    if config.feed.endpoint.startswith("ipc://"):
+        yield "feed.endpoint", Path(config.feed.endpoint.removeprefix("ipc://")).parent
     inner = [("archive.path", directory) for directory in (archive.private, archive.owner.parent, archive.jobs)]
     inner += [("bus.endpoint", config.run / "metrics"), ("feed.endpoint", config.stages)]
     yield from ((key, directory) for key, directory in inner if _is_there(directory))

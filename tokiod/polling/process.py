@@ -14,7 +14,7 @@ import structlog
 from tokiod.archive.lock import COLLECTORS, ProcessLock
 from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
-from tokiod.bus.curve import bus_client_keys, hosts_server_keys
+from tokiod.bus.curve import hosts_server_keys
 from tokiod.bus.sender import SILENCE_SECONDS, Sender
 from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
@@ -249,6 +249,5 @@ def _sender(config: Config, on_reload: Callable[[], None] = lambda: None, host: 
         max_bytes=bus.max_bytes,
         silence=host.silence,
         on_reload=on_reload,
-        keys=bus_client_keys(config),
         connector=host.connector,
     )

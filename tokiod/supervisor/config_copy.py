@@ -36,7 +36,7 @@ class ConfigCopy:
         self._copy = self.config.run / COPY_NAME
         self._former = self._copy.with_name(f"{COPY_NAME}.before")
         self._next = self._text, self.config
-        self._write(*self._next)
+        self._write(self._text)
 
     @property
     def arguments(self) -> list[str]:
@@ -60,7 +60,7 @@ class ConfigCopy:
         with contextlib.suppress(OSError):
             self._former.unlink(missing_ok=True)
             self._former.hardlink_to(self._copy)
-        self._write(*self._next)
+        self._write(self._next[0])
         self._text, self.config = self._next
         return before
 
@@ -69,14 +69,11 @@ class ConfigCopy:
         try:
             self._former.replace(self._copy)  # a disk that has become full has room for that
         except OSError:
-            self._write(*before)
+            self._write(before[0])
         self._text, self.config = before
 
-    def _write(self, text: str, config: Config) -> None:
+    def _write(self, text: str) -> None:
         try:
-            if self._copy.parent == config.archive.private:
-                # The bus has no directory of its own. The writer would create this one for its lock, but has not started yet.
-                config.archive.root.mkdir(parents=True, exist_ok=True)
             make_private(self._copy.parent)
             # A copy that a power loss takes away is made again by the next start.
             with contextlib.suppress(NameNotDurable):

@@ -18,7 +18,6 @@ from tokiod.archive import rights
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ProcessLock
 from tokiod.archive.rights import make_private
-from tokiod.bus.curve import bus_server_keys
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.server_socket import ServerSocket
@@ -119,9 +118,7 @@ class WriterProcess:
         _separate_rights(config)
         _remove_temporary_files(config.archive.root, host.files)
         self._ledger = opened(_open_ledger(config, clock, host.sqlite))
-        self._receiver = opened(
-            Receiver(config.bus.endpoint, epoch, monotonic=host.monotonic, keys=bus_server_keys(config), bind=host.bind)
-        )
+        self._receiver = opened(Receiver(config.bus.endpoint, epoch, monotonic=host.monotonic, bind=host.bind))
         self._feed = Feed(config.feed_inner, epoch, bind=host.bind)
         stack.callback(self._feed.close, FEED_LINGER_MS)
         self._published = self._ledger.published_copy(config.archive.ledger_copy, host.monotonic)
@@ -210,7 +207,7 @@ class WriterProcess:
                 log.warning("ledger.not_published", path=str(self._published.path), error=str(error), times=times)
 
     def reload(self) -> None:
-        """Read the configuration again: other sources, and which keys are allowed. Other changes need another writer."""
+        """Read the configuration again for other sources. Other changes need another writer."""
         self._notifier.reloading()
         try:
             config = self._load()
@@ -220,7 +217,6 @@ class WriterProcess:
             self._sink.jobs.configure(config.jobs.retention, config.jobs.users_retention)
             days = self._days
             days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
-            self._receiver.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message

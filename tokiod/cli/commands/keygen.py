@@ -32,7 +32,7 @@ curve
 def keygen_command(directory: Path, name: str) -> None:
     """Create a pair of keys, NAME.key and NAME.key_secret.
 
-    The first is public, the second secret. The feed and the bus need keys on a network (docs/security.md). Existing files are never
+    The first is public, the second secret. A feed on a network, the hub and hosts need keys (docs/security.md). Existing files are never
     overwritten. Exit 0 created, 2 failed.
     """
     if "/" in name or not name.strip("."):
@@ -43,7 +43,7 @@ def keygen_command(directory: Path, name: str) -> None:
         raise Failed(f"{there} exists and is kept: choose another name, or remove it")
     _write(secret, _PRIVATE_TEXT.format(**keys), 0o600)
     _write(public, _PUBLIC_TEXT.format(**keys), 0o644)
-    echo(f"{secret}: secret: set secret_key_file in [feed] or [bus] of the server's tokiod.toml to it, or use it in the client")
+    echo(f"{secret}: secret: set secret_key_file in [feed], [hub] or [[host]] of tokiod.toml to it, or use it in the client")
     echo(f"{public}: public: copy a client's into the server's directory `clients`; give a server's to its clients")
 
 
