@@ -75,8 +75,8 @@ class Authenticator(ThreadAuthenticator):
 class ConnectionAudit:
     """Authenticate the connections of one server socket and count those that it refuses, from before it is bound until it is closed.
 
-    A thread of its own: a sync can hold up the writer's loop, and connections that come meanwhile must neither wait nor be missed. libzmq
-    blocks all connections of a socket while the reader of its events is slow, so the queue of events has no limit here.
+    A thread of its own: connections that come while the loop of the process is busy must neither wait nor be missed. libzmq blocks all
+    connections of a socket while the reader of its events is slow, so the queue of events has no limit here.
     refused: counted by reason (REASONS); the log has a line per reason and interval.
 
     Each connection is counted once. libzmq reports, in order and by descriptor, when a connection begins and ends, and for most of those

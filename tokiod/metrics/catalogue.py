@@ -133,14 +133,14 @@ WINDOWS_NOT_COVERED = Counter(
     reason=NOT_COVERED,
 )
 
-# ---- counted by the feed's process; refused connections by the writer's too
+# ---- counted by the feed's process; refused connections by the hub and the collectors' process too
 
 REFUSED_CONNECTIONS = Counter(
-    ("writer", "feed", "hub", "collectors"),
+    ("feed", "hub", "collectors"),
     "tokiod_refused_connections_total",
-    "Connections to the feed, the hub, the inner bus or the socket of the other hosts, over TCP or with keys, that were refused: unknown "
-    "key, no key, the key of another server, another protocol (junk), or closed before authentication (unfinished).",
-    socket=("feed", "bus", "hub", "hosts"),
+    "Connections to the feed, the hub or the socket of the other hosts, over TCP or with keys, that were refused: unknown key, no key, the "
+    "key of another server, another protocol (junk), or closed before authentication (unfinished).",
+    socket=("feed", "hub", "hosts"),
     reason=REFUSALS,
 )
 FEED_MALFORMED = Counter("feed", "tokiod_feed_malformed_messages_total", "Messages to the feed that are not subscriptions.")
