@@ -29,7 +29,7 @@ class Running:
 
     def __init__(self, directory):
         self.hub = HubOutside(directory, CLASSES, NAMES)
-        self.ring, self.config, self.process, self.reloading = self.hub.ring, self.hub.config, self.hub.process, self.hub.reloading
+        self.ring, self.config, self.process = self.hub.ring, self.hub.config, self.hub.process
         self.clock, self.links, self.context, self.stopping = SystemClock(), [], zmq.Context(), threading.Event()
         self.thread = threading.Thread(target=self._turn)
         self.thread.start()
@@ -143,7 +143,7 @@ def test_a_revoked_key_ends_its_connections_and_others_connect_again(running):
     wait(lambda: len(running.process.hub.nodes.connected(time.monotonic())) == 2, 60)
     running.ring.revoke("login")
     before = login.dials
-    running.reloading.set()
+    running.hub.service.request_reload()
     hub = running.process.hub
     wait(lambda: login.dials > before and running.process._agents.refused["unknown key"], 60)
     wait(lambda: [node.name for node in hub.nodes.connected(time.monotonic())] == ["nid1"], 60)

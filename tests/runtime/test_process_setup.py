@@ -1,14 +1,11 @@
-"""Processes end with their parent and stop on a signal: real processes, real signals."""
+"""Processes end with their parent, and make no file that others can read: real processes."""
 
 import os
 import select
-import signal
 import stat
 import subprocess
 import sys
 import textwrap
-
-from tokiod.runtime.process_setup import SignalFlag
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen:
@@ -46,27 +43,6 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
         ready = ended.poll(10_000)
         os.close(descriptor)
         assert ready, "the child outlived its parent by ten seconds"
-
-
-def is_readable(descriptor):
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def test_a_stop_flag_is_set_by_sigterm():
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        stopping = SignalFlag(signal.SIGTERM, signal.SIGINT)
-        assert not stopping()
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stopping()
-        assert is_readable(SignalFlag.wakeup()), "a poll that waits long does not end"
-        stopping.clear()
-        assert (stopping(), is_readable(SignalFlag.wakeup())) == (False, False)
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)
 
 
 def test_a_process_makes_no_file_that_others_can_read_and_no_core_dump(tmp_path):

@@ -16,6 +16,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import LedgerLost
 from tokiod.polling import process as polling
 from tokiod.runtime.sd_notify import NO_NOTIFIER
+from tokiod.runtime.service import Service
 from tokiod.supervisor.child_process import RestartDelay
 from tokiod.testing.files import SimulatedKill
 from tokiod.window import Calendar
@@ -123,7 +124,7 @@ class Writer(Process):
         executor = LateExecutor(machine.loop, random.Random(machine.rng.random()), JOB_SECONDS, self.die)
         host = writing.Host(files, self.sqlite, executor, machine.network.bind, lambda: machine.loop.now / machine.scale)
         try:
-            process = writing.WriterProcess(machine.load, WriterClock(machine.clock, machine.window), NO_NOTIFIER, host)
+            process = writing.WriterProcess(Service(machine.load), WriterClock(machine.clock, machine.window), host)
             self.process = process
             self._listen(process)
             machine.on_writer_started()

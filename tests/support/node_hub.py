@@ -11,7 +11,7 @@ from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.hub.process import HubProcess
-from tokiod.runtime.sd_notify import Notifier
+from tokiod.runtime.service import Service
 from tokiod.simulator.sources import free_port
 from tokiod.window import Calendar, Window
 
@@ -53,7 +53,7 @@ def configured(directory, port, *, classes=COMPUTE, gather=0, metrics=(), feed="
 
 
 class HubOutside:
-    """config, process: of the hub; set `reloading` to make it read its configuration again; nodes: those that greeted, by name."""
+    """config, process, service: of the hub; nodes: those that greeted, by name."""
 
     def __init__(self, directory, classes=COMPUTE, metrics=()):
         self.ring = Keyring(directory / "keys")
@@ -61,9 +61,9 @@ class HubOutside:
             self.ring.allowed(name)
         self.port = free_port()
         path = configured(directory, self.port, classes=classes, metrics=metrics)
-        self.config, self._stopping, self.reloading = configuration.load(path), threading.Event(), threading.Event()
-        self.process = HubProcess(lambda: configuration.load(path), SystemClock(), Notifier())
-        self._thread = threading.Thread(target=self.process.serve, args=(self._stopping.is_set, _Flag(self.reloading)))
+        self.service = Service(lambda: configuration.load(path))
+        self.config, self.process = self.service.load(), HubProcess(self.service, SystemClock())
+        self._thread = threading.Thread(target=self.process.serve)
         self._thread.start()
 
     @property
@@ -87,17 +87,6 @@ class HubOutside:
         return asyncio.run(run())
 
     def close(self):
-        self._stopping.set()
+        self.service.request_stop()
         self._thread.join()
         self.process.close()
-
-
-class _Flag:
-    def __init__(self, event):
-        self._event = event
-
-    def __call__(self):
-        return self._event.is_set()
-
-    def clear(self):
-        self._event.clear()

@@ -20,6 +20,7 @@ from tokiod.config.schema import ArchiveConfig
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.runtime.sd_notify import Notifier
+from tokiod.runtime.service import Service
 from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
@@ -36,6 +37,13 @@ LMT = lmt.Config(name="l", kind="lmt", system="s", url="sqlite:///x")
 LUSTRE = lustre.Config(name="m", kind="lustre", system="t", mounts=("/a",))
 
 
+def stopped(config):
+    """A service that is to stop before its first turn."""
+    service = Service(lambda: config)
+    service.request_stop()
+    return service
+
+
 @pytest.mark.parametrize(("sources", "full"), [((LMT,), False), ((LMT, LUSTRE), True), ((), False)])
 def test_what_can_not_be_had_again_has_every_transaction_of_the_ledger_synced(tmp_path, monkeypatch, sources, full):
     asked = []
@@ -48,7 +56,7 @@ def test_what_can_not_be_had_again_has_every_transaction_of_the_ledger_synced(tm
     archive = ArchiveConfig(path=f"{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5")
     config = SimpleNamespace(archive=archive, source=sources, run=tmp_path, stages=tmp_path)
     with pytest.raises(InterruptedError):
-        writing.run(lambda: config, SimpleNamespace(time=lambda: 0.0), Notifier(), lambda: True, lambda: False)
+        writing.run(stopped(config), SimpleNamespace(time=lambda: 0.0))
     assert asked == [full]
 
 
@@ -60,13 +68,7 @@ def test_a_writer_whose_ledger_is_out_of_reach_ends_as_one_that_is_to_be_started
         holder.execute("PRAGMA locking_mode = EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")
         with capture_logs() as logs, pytest.raises(SystemExit) as ended:
-            writing.run(
-                lambda: SimpleNamespace(archive=archive, source=(), run=tmp_path, stages=tmp_path),
-                FakeClock(0),
-                Notifier(),
-                lambda: True,
-                lambda: False,
-            )
+            writing.run(stopped(SimpleNamespace(archive=archive, source=(), run=tmp_path, stages=tmp_path)), FakeClock(0))
     assert ended.value.code == writing.RESTART_EXIT_CODE != EXIT_NEEDS_OPERATOR
     assert [log["event"] for log in logs] == ["writer.failed"]
 
@@ -108,7 +110,7 @@ def test_a_writer_on_a_disk_without_inodes_names_them_and_is_started_again_until
     reasons = []
     for _ in range(20):
         with capture_logs() as logs, suppress(SystemExit):
-            writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+            writing.run(stopped(config), FakeClock(NOON))
         if logs[-1]["event"] == "writer.stopped":
             break
         reasons.append(logs[-1])
@@ -125,7 +127,7 @@ def test_a_directory_of_the_bus_that_can_not_be_made_is_named(tmp_path, disk):
     place, _ = disk
     config = configuration(tmp_path, tmp_path / "archive", place / "private")
     with capture_logs() as logs, pytest.raises(SystemExit) as ended:
-        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+        writing.run(stopped(config), FakeClock(NOON))
     assert ended.value.code == writing.RESTART_EXIT_CODE
     assert logs[-1]["error"].startswith("the directory of the bus can't be made: No space left on device")
 
@@ -133,7 +135,7 @@ def test_a_directory_of_the_bus_that_can_not_be_made_is_named(tmp_path, disk):
 def test_a_directory_of_the_bus_without_a_parent_needs_an_operator(tmp_path):
     config = configuration(tmp_path, tmp_path / "archive", tmp_path / "missing" / "private")
     with pytest.raises(TokiodError, match=r"private can't be made: No such file or directory; its parent must exist and be writable"):
-        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+        writing.run(stopped(config), FakeClock(NOON))
 
 
 class Denied(Files):
@@ -159,8 +161,8 @@ def test_a_day_that_is_sealed_at_the_stop_is_a_change_and_one_that_can_not_be_se
         )
         create(path, spec, created=0)
         mark(path)
-    with writing.WriterProcess(lambda: config, FakeClock(NOON), Notifier(), writing.Host(files=Denied(paths[0]))) as writer:
-        writer.serve(lambda: True, Requested())
+    with writing.WriterProcess(stopped(config), FakeClock(NOON), writing.Host(files=Denied(paths[0]))) as writer:
+        writer.serve()
     assert [(sealed_spec(path) is not None, is_marked(path)) for path in paths] == [(False, True), (True, False)]
     with Ledger.open(config.archive.ledger) as ledger:
         changes = [(one.system, one.window.start, one.kind) for one in ledger.changes.after(0, 10)]
@@ -168,40 +170,40 @@ def test_a_day_that_is_sealed_at_the_stop_is_a_change_and_one_that_can_not_be_se
         assert changes[2:] == [("fs", days[1].start, "sealed")]
 
 
-class Requested:
-    """A reload that was requested once."""
+class Turns(Notifier):
+    """Has the writer stop after its first turn."""
 
-    is_set = True
+    service: Service = None
 
-    def __call__(self):
-        return self.is_set
-
-    def clear(self):
-        self.is_set = False
+    def alive(self, _status=""):
+        self.service.request_stop()
 
 
 @pytest.mark.parametrize("is_valid", [True, False])
 def test_a_reload_with_errors_changes_nothing(tmp_path, is_valid):
     config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
-    answers, stops, reloading = iter([config, config] if is_valid else [config]), iter([False, False, True]), Requested()
+    answers = iter([config, config] if is_valid else [config])
 
     def read():
         for answer in answers:
             return answer
         raise ConfigError(["tokiod.toml:1: nonsense: unknown key"])
 
+    notifier = Turns()
+    notifier.service = service = Service(read, notifier)
+    service.request_reload()
     with capture_logs() as logs:
-        writing.run(read, FakeClock(NOON), Notifier(), lambda: next(stops), reloading)
+        writing.run(service, FakeClock(NOON))
     refused = [log["faults"] for log in logs if log["event"] == "config.refused"]
     assert refused == ([] if is_valid else [["tokiod.toml:1: nonsense: unknown key"]])
-    assert (logs[-1]["event"], reloading.is_set, next(stops, None)) == ("writer.stopped", False, None)
+    assert (logs[-1]["event"], next(answers, None)) == ("writer.stopped", None)
 
 
 def test_a_copy_of_the_ledger_that_can_not_be_written_is_reported_and_stops_nothing(tmp_path):
     config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
     config.archive.ledger_copy.mkdir(parents=True)
     with capture_logs() as logs:
-        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+        writing.run(stopped(config), FakeClock(NOON))
     reported = [log for log in logs if log["event"] == "ledger.not_published"]
     assert [log["path"] for log in reported] == [str(config.archive.ledger_copy)]
     assert "Is a directory" in reported[0]["error"]
@@ -216,7 +218,7 @@ def test_a_writer_announces_the_topics_of_what_is_stored_before_it_publishes_any
     with Ledger.open(config.archive.ledger) as ledger:
         for name, hours in (("l", 2), ("behind", 1)):
             ledger.store([StoredEntry(WindowMeta(name, "lmt", "s", Window(NOON, NOON + hours * 3600)), 1)], NOON)
-    with writing.WriterProcess(lambda: config, FakeClock(NOON + DAY), Notifier()) as writer:
+    with writing.WriterProcess(stopped(config), FakeClock(NOON + DAY)) as writer:
         found = {dataset: writer._feed.last("s", dataset) for dataset in LMT.datasets()}
         assert {(one.sequence, one.watermark) for one in found.values()} == {(1, NOON + 3600)}
         assert {writer._feed.last("t", dataset) for dataset in LMT.datasets()} == {None}

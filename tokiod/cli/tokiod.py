@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,15 +19,9 @@ from tokiod.cli.common.roles import check_writers_host, other_role, role
 from tokiod.config import load as configuration
 from tokiod.config.hosts import sources_of
 from tokiod.runtime import log
-from tokiod.runtime.process_setup import (
-    SignalFlag,
-    die_with_parent,
-    keep_freed_memory,
-    raise_descriptor_limit,
-    restrict_rights,
-    use_one_heap,
-)
+from tokiod.runtime.process_setup import die_with_parent, keep_freed_memory, raise_descriptor_limit, restrict_rights, use_one_heap
 from tokiod.runtime.sd_notify import Notifier
+from tokiod.runtime.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,9 +107,10 @@ def writer(
     raise_descriptor_limit()
     from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
-    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    service = _service(config_path, origin, log_level)
+    service.catch_signals()
     freeze_imports()
-    write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
+    write(service, clock)
 
 
 @main.command(epilog=examples("tokiod collectors", "tokiod collectors --host zone-b"))
@@ -189,9 +183,10 @@ def feed(
         _log_start(config_path, _load(config_path, origin, log_level))
     from tokiod.feed_proxy.process import run as forward  # noqa: PLC0415 - as above
 
-    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    service = _service(config_path, origin, log_level)
+    service.catch_signals()
     freeze_imports()
-    forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
+    forward(service)
 
 
 @main.command(epilog=examples("tokiod hub"))
@@ -215,9 +210,10 @@ def hub(
         _log_start(config_path, _load(config_path, origin, log_level))
     from tokiod.hub.process import run as serve  # noqa: PLC0415 - as above
 
-    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    service = _service(config_path, origin, log_level)
+    service.catch_signals()
     freeze_imports()
-    serve(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
+    serve(service, clock)
 
 
 @main.command(epilog=examples("tokiod web"))
@@ -265,6 +261,10 @@ def _log_start(path: Path, config: Config, host: HostConfig | None = None) -> No
     names = [source.name for source in (config.source if host is None else sources_of(config, host))]
     sources = f"{len(names)} source{'' if len(names) == 1 else 's'}: {', '.join(names) or 'none'}"
     log.get_logger().info("run.started", version=__version__, config=str(path), archive=str(config.archive.root), sources=sources)
+
+
+def _service(path: Path, origin: Path | None, level: str | None) -> Service[Config]:
+    return Service(partial(_load, path, origin, level), Notifier.take(os.environ))
 
 
 def _load(path: Path, origin: Path | None, level: str | None) -> Config:

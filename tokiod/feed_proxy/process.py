@@ -11,17 +11,14 @@ from tokiod.archive.rights import check_private
 from tokiod.bus.curve import feed_server_keys
 from tokiod.bus.publisher import Publisher
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
-from tokiod.errors import ConfigError
 from tokiod.feed_proxy.proxy import FeedProxy
 from tokiod.metrics import catalogue
-from tokiod.runtime.process_setup import SignalFlag, limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tokiod.config.schema import Config
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -34,18 +31,14 @@ MAX_DATA_BYTES = 1 << 30
 started again."""
 TURN_MS, UNWATCHED_MS, IDLE_MS = 100, 1000, 10_000
 """How long a turn waits at most: with subscribers; without, where clients over TCP can cost memory that nothing else reports; else."""
-OVERLOADED_EXIT_CODE = 1
 
 
 class FeedProcess:
-    """The proxy with its limits. load: reads the configuration, at the start and at each reload, of which only the keys take effect.
+    """The proxy with its limits. Raises ConfigError, TokiodError for a socket that can't be opened."""
 
-    Raises ConfigError, TokiodError for a socket that can't be opened.
-    """
-
-    def __init__(self, load: Callable[[], Config], notifier: Notifier, max_resident: int = MAX_RESIDENT_BYTES) -> None:
-        self._load, self._notifier, self._max_resident = load, notifier, max_resident
-        config = load()
+    def __init__(self, service: Service[Config]) -> None:
+        self._service, self._notifier = service, service.notifier
+        config = service.load()
         check_private(config.run)
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "feed")
@@ -55,64 +48,43 @@ class FeedProcess:
         log.info("feed.ready", endpoint=config.feed.endpoint)
         self._notifier.ready()
 
-    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-        """Forward until stopping() is true; then forward what the writer sent last."""
-        while not stopping():
-            if reloading():
-                reloading.clear()
-                self.reload()
-            self.turn(SignalFlag.wakeup())
+    def serve(self) -> None:
+        """Forward until the service must stop; then forward what the writer sent last."""
+        while not self._service.must_stop(self.reload):
+            self.turn()
         self._notifier.stopping()
         self.proxy.drain()
 
-    def turn(self, wakeup: int | None = None) -> None:
-        """Forward once, check the memory, and report progress. wakeup: see FeedProxy.turn()."""
+    def turn(self) -> None:
+        """Forward once, check the memory, and report progress."""
         external = self.proxy.external
         longest = TURN_MS if external.subscriptions else UNWATCHED_MS if external.is_audited else IDLE_MS
-        self.proxy.turn(min(longest, int(1000 * self._notifier.interval)), wakeup)
-        if self._memory.nbytes() > self._max_resident:
-            self._free()
+        self.proxy.turn(min(longest, int(1000 * self._notifier.interval)), self._service.wakeup)
+        self._memory.limit(MAX_RESIDENT_BYTES, external.end_connections, "feed")
         if (now := time.monotonic()) - self._notified_at >= self._notifier.interval:
             self._notified_at = now
-            self._notifier.alive(f"{len(self.proxy.external.subscriptions)} topics subscribed")
+            self._notifier.alive(f"{len(external.subscriptions)} topics subscribed")
 
     def reload(self) -> None:
         """Read the configuration again: which keys are allowed. Other changes need another process."""
-        self._notifier.reloading()
-        try:
-            with spare_descriptors():
-                config = self._load()
-                self.proxy.external.reload_allowed_keys()
-                catalogue.start_counting(config, "feed")
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
-        self._notifier.ready()
+        with self._service.reload(), spare_descriptors():
+            config = self._service.load()
+            self.proxy.external.reload_allowed_keys()
+            catalogue.start_counting(config, "feed")
 
     def close(self) -> None:
         """Close the sockets."""
         self.proxy.close()
         self._memory.close()
 
-    def _free(self) -> None:
-        """End all connections; end the process where that is not enough."""
-        used = self._memory.nbytes()
-        with spare_descriptors():
-            self.proxy.external.end_connections(f"{used >> 20} MiB of memory are used, the limit is {self._max_resident >> 20} MiB")
-        if (still := self._memory.nbytes()) > self._max_resident:
-            log.critical("feed.ended", reason=f"{still >> 20} MiB of memory are still used; the feed is started again")
-            raise SystemExit(OVERLOADED_EXIT_CODE)
 
-
-def run(load: Callable[[], Config], notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-    """Forward the feed until stopping() is true; read the keys again when reloading() is.
-
-    Raises ConfigError, TokiodError for a socket that can't be opened.
-    """
+def run(service: Service[Config]) -> None:
+    """Forward the feed until the service must stop. Raises ConfigError, TokiodError for a socket that can't be opened."""
     limit_descriptors(MAX_DESCRIPTORS)
-    process = FeedProcess(load, notifier)
+    process = FeedProcess(service)
     limit_data(MAX_DATA_BYTES)
     try:
-        process.serve(stopping, reloading)
+        process.serve()
     finally:
         process.close()
     log.info("feed.stopped")

@@ -14,7 +14,6 @@ from collectors.nodes.hub_protocol import Answer, Request
 from tokiod.agent.wire import MAX_FRAME_BYTES
 from tokiod.archive.rights import check_private
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.errors import ConfigError
 from tokiod.hub.classes import hub_keys
 from tokiod.hub.hub import Hub
 from tokiod.hub.messages import UNDECODABLE
@@ -23,12 +22,9 @@ from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_de
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
-    from tokiod.runtime.process_setup import SignalFlag
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -46,15 +42,14 @@ MAX_TURN_SECONDS = 0.1
 NOTIFY_SECONDS = 1.0
 MEMORY_CHECK_SECONDS = 0.2
 TURN_MS = 200
-OVERLOADED_EXIT_CODE = 1
 
 
 class HubProcess:
     """The sockets, and the hub. Raises ConfigError, TokiodError for a socket that can't be opened."""
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier, max_resident: int = MAX_RESIDENT_BYTES) -> None:
-        self._load, self._notifier, self._max_resident = load, notifier, max_resident
-        config = load()
+    def __init__(self, service: Service[Config], clock: Clock) -> None:
+        self._service, self._notifier = service, service.notifier
+        config = service.load()
         check_private(config.run)
         keys, classes = hub_keys(config)
         self._memory = ResidentMemory()
@@ -71,12 +66,9 @@ class HubProcess:
         log.info("hub.ready", endpoint=config.hub.endpoint, classes=", ".join(config.hub.classes))
         self._notifier.ready()
 
-    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-        """Serve until stopping() is true."""
-        while not stopping():
-            if reloading():
-                reloading.clear()
-                self.reload()
+    def serve(self) -> None:
+        """Serve until the service must stop."""
+        while not self._service.must_stop(self.reload):
             self.turn(TURN_MS)
         self._notifier.stopping()
 
@@ -92,26 +84,20 @@ class HubProcess:
         now = time.monotonic()
         if now - self._checked_at >= MEMORY_CHECK_SECONDS:
             self._checked_at = now
-            if self._memory.nbytes() > self._max_resident:
-                self._free()
+            self._memory.limit(MAX_RESIDENT_BYTES, self._end_connections, "hub")
         if now - self._notified_at >= NOTIFY_SECONDS:
             self._notified_at = now
             self._notifier.alive(f"{len(self.hub.nodes.by_name)} nodes known")
 
     def reload(self) -> None:
         """Read the configuration again: which keys, classes and names are allowed, and the rates. Other changes need another process."""
-        self._notifier.reloading()
-        try:
-            with spare_descriptors():
-                config = self._load()
-                _, classes = hub_keys(config)
-                self.hub.reload(config.hub, classes)
-                if self._agents.reload_allowed_keys():
-                    self.hub.disconnected()
-                catalogue.start_counting(config, "hub")
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
-        self._notifier.ready()
+        with self._service.reload(), spare_descriptors():
+            config = self._service.load()
+            _, classes = hub_keys(config)
+            self.hub.reload(config.hub, classes)
+            if self._agents.reload_allowed_keys():
+                self.hub.disconnected()
+            catalogue.start_counting(config, "hub")
 
     def close(self) -> None:
         """Close the sockets."""
@@ -152,30 +138,20 @@ class HubProcess:
         with suppress(zmq.ZMQError):
             self._inner.socket.send_multipart([client, self._encoder.encode(answer), *arrays], zmq.NOBLOCK)
 
-    def _free(self) -> None:
-        """End all connections; end the process where that is not enough."""
-        used = self._memory.nbytes()
-        reason = f"{used >> 20} MiB of memory are used, the limit is {self._max_resident >> 20} MiB"
+    def _end_connections(self, reason: str) -> None:
         log.error("hub.overloaded", reason=reason, action="all agents were disconnected; they connect again by themselves")
         catalogue.HUB_OVERLOADS.inc()
-        with spare_descriptors():
-            self._agents.reopen()
+        self._agents.reopen()
         self.hub.disconnected()
-        if (still := self._memory.nbytes()) > self._max_resident:
-            log.critical("hub.ended", reason=f"{still >> 20} MiB of memory are still used; the hub is started again")
-            raise SystemExit(OVERLOADED_EXIT_CODE)
 
 
-def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-    """Serve agents until stopping() is true; read the keys again when reloading() is.
-
-    Raises ConfigError, TokiodError for a socket that can't be opened.
-    """
+def run(service: Service[Config], clock: Clock) -> None:
+    """Serve agents until the service must stop. Raises ConfigError, TokiodError for a socket that can't be opened."""
     limit_descriptors(MAX_DESCRIPTORS)
-    process = HubProcess(load, clock, notifier)
+    process = HubProcess(service, clock)
     limit_data(MAX_DATA_BYTES)
     try:
-        process.serve(stopping, reloading)
+        process.serve()
     finally:
         process.close()
     log.info("hub.stopped")

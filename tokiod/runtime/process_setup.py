@@ -1,4 +1,4 @@
-"""Setup of a process of the daemon: how it is started, its rights, its end with the parent, one heap, limits, flags that signals set."""
+"""Setup of a process of the daemon: how it is started, its rights, its end with the parent, one heap, limits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import resource
 import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,39 +111,3 @@ def free_unused_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-class SignalFlag:
-    """A flag that signals set, and that a loop checks between two pieces of work.
-
-    All flags of a process share a descriptor, so that a poll which waits long ends when one of them is set.
-    """
-
-    _event: ClassVar[int | None] = None
-
-    def __init__(self, *signals: signal.Signals) -> None:
-        self._is_set = False
-        self.wakeup()
-        for number in signals:
-            signal.signal(number, self._set)
-
-    def __call__(self) -> bool:
-        """Return whether a signal arrived since clear()."""
-        return self._is_set
-
-    @classmethod
-    def wakeup(cls) -> int:
-        """Return the descriptor that can be read once a flag is set, until one is cleared."""
-        if cls._event is None:
-            cls._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        return cls._event
-
-    def clear(self) -> None:
-        """Reset the flag."""
-        self._is_set = False
-        with suppress(BlockingIOError):
-            os.eventfd_read(self.wakeup())
-
-    def _set(self, _number: int, _frame: object) -> None:
-        self._is_set = True
-        os.eventfd_write(self.wakeup(), 1)

@@ -1,8 +1,21 @@
-"""How much memory this process has now."""
+"""How much memory this process has now, and how a process with connections is kept from too much."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.runtime.process_setup import spare_descriptors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = structlog.get_logger()
+
+OVERLOADED_EXIT_CODE = 1
+"""The supervisor starts a process again that ended with it."""
 
 
 class ResidentMemory:
@@ -15,6 +28,20 @@ class ResidentMemory:
     def nbytes(self) -> int:
         """Return how many bytes are resident now."""
         return int(os.pread(self._fd, 200, 0).split()[1]) * self._page_bytes
+
+    def limit(self, most: int, free: Callable[[str], None], process: str) -> None:
+        """Free memory where the process has more than `most` bytes; end it where that is not enough.
+
+        free: ends all connections, for a reason that it reports. process: its name.
+        """
+        if (used := self.nbytes()) <= most:
+            return
+        with spare_descriptors():
+            free(f"{used >> 20} MiB of memory are used, the limit is {most >> 20} MiB")
+        if (still := self.nbytes()) > most:
+            event = f"{process}.ended"
+            log.critical(event, reason=f"{still >> 20} MiB of memory are still used; the {process} is started again")
+            raise SystemExit(OVERLOADED_EXIT_CODE)
 
     def close(self) -> None:
         """Close the file."""

@@ -21,7 +21,7 @@ from tokiod.archive.rights import make_private
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.errors import ConfigError, TokiodError
+from tokiod.errors import TokiodError
 from tokiod.jobs.table import JobTable
 from tokiod.ledger.database import SQLITE, LedgerError, LedgerUnreadable
 from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
@@ -29,7 +29,6 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue, stages
 from tokiod.runtime.full_disk import FULL, DiskFull
 from tokiod.runtime.log import Repeats
-from tokiod.runtime.process_setup import SignalFlag
 from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.window import Calendar
 from tokiod.writer.admission import Admission
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
     from tokiod.ledger.database import Sqlite
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -73,20 +72,20 @@ class Host(msgspec.Struct, frozen=True):
     monotonic: Callable[[], float] = time.monotonic
 
 
-def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-    """Write the archive until stopping() is true; read the configuration again when reloading() is.
+def run(service: Service[Config], clock: Clock) -> None:
+    """Write the archive until the service must stop.
 
     Raises ConfigError, AlreadyRunning if another process writes the archive, TokiodError for a directory or socket that can't be used.
     """
-    with _opened(load, clock, notifier) as process, stages.recording(*process.stage_directories, "writer"):
-        process.serve(stopping, reloading)
+    with _opened(service, clock) as process, stages.recording(*process.stage_directories, "writer"):
+        process.serve()
     log.info("writer.stopped")
 
 
-def _opened(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> WriterProcess:
+def _opened(service: Service[Config], clock: Clock) -> WriterProcess:
     """Open everything. Exits with RESTART_EXIT_CODE where only the disk or the ledger prevents it at the moment."""
     try:
-        return WriterProcess(load, clock, notifier)
+        return WriterProcess(service, clock)
     except (DiskFull, LedgerUnreadable, LedgerError) as error:
         log.error("writer.failed", error=str(error), reason="it is started again")  # noqa: TRY400 - no fault of the code
         raise SystemExit(RESTART_EXIT_CODE) from None
@@ -98,11 +97,11 @@ class WriterProcess:
     stage_directories: where it records its stages, and the daemon's private directory.
     """
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier, host: Host | None = None) -> None:
-        """Open everything; load: reads the configuration, now and at each reload(). Raises as run()."""
-        self._load, self._notifier, self._host = load, notifier, host or Host()
+    def __init__(self, service: Service[Config], clock: Clock, host: Host | None = None) -> None:
+        """Open everything. Raises as run()."""
+        self._service, self._notifier, self._host = service, service.notifier, host or Host()
         with ExitStack() as stack:
-            self._open(load(), clock, stack)
+            self._open(service.load(), clock, stack)
             self._parts = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -163,11 +162,11 @@ class WriterProcess:
     def _record_computed(self, system: str, spans: Iterable[tuple[int, int]]) -> None:
         self._maintenance.note_computed(system, spans)
 
-    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-        """Store windows until stopping() is true; then seal the reopened days."""
+    def serve(self) -> None:
+        """Store windows until the service must stop; then seal the reopened days."""
         try:
-            self._receiver.wakeups = (SignalFlag.wakeup(), self._feed.socket)
-            self._writer.run(lambda: self._must_stop(stopping, reloading))
+            self._receiver.wakeups = (self._service.wakeup, self._feed.socket)
+            self._writer.run(self._must_stop)
             self.stop()
         except LedgerLost as error:
             reason = f"{error}; the writer starts again and rebuilds it from the files"
@@ -192,12 +191,9 @@ class WriterProcess:
                 self._maintenance.note_sealed(done.path)
         self._publish_ledger(self._published.refresh)
 
-    def _must_stop(self, stopping: Callable[[], bool], reloading: SignalFlag) -> bool:
+    def _must_stop(self) -> bool:
         self.examine_ledger()
-        if reloading():
-            reloading.clear()
-            self.reload()
-        return stopping()
+        return self._service.must_stop(self.reload)
 
     def _publish_ledger(self, refresh: Callable[[], None]) -> None:
         try:
@@ -208,9 +204,8 @@ class WriterProcess:
 
     def reload(self) -> None:
         """Read the configuration again for other sources. Other changes need another writer."""
-        self._notifier.reloading()
-        try:
-            config = self._load()
+        with self._service.reload():
+            config = self._service.load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
             self._describe_sources(config)
@@ -218,9 +213,6 @@ class WriterProcess:
             days = self._days
             days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
             catalogue.start_counting(config, "writer")
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
-        self._notifier.ready()
 
     def _describe_sources(self, config: Config) -> None:
         self._ledger.in_tables = sources_of_tables(config)
