@@ -25,6 +25,7 @@ from tokiod.forwarding.process import POLL_SECONDS, REMOVED_EXIT_CODE, run
 from tokiod.published.sinks import SinkState
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS
 from tokiod.runtime.secrets import remember
+from tokiod.runtime.service import Service
 from tokiod.testing import FakeClock
 
 SINK = '[[sink]]\nname = "k"\nkind = "kafka"\nservers = ["127.0.0.1:9"]\ntopic = "t"\n'
@@ -106,7 +107,7 @@ def play(archive, tmp_path):  # noqa: ARG001 - its files
     def play(*plan, load=lambda: configuration.load(tmp_path / "tokiod.toml")):
         Sink.plan, clock, notices = [*plan], Clock(MIDNIGHT + 86400), Notices()
         with capture_logs() as log:
-            run("k", load, clock, notices)
+            run("k", Service(load, notices), clock)
         return log, clock, notices
 
     return play
@@ -296,7 +297,7 @@ def test_a_sink_ends_at_either_signal_and_leaves_no_temporary_file(play, tmp_pat
 
 def test_a_directory_is_of_one_process_and_of_a_sink_that_is_configured(play, tmp_path):
     with pytest.raises(ConfigError, match="unknown sink 'j'"):
-        run("j", lambda: configuration.load(tmp_path / "tokiod.toml"), Clock(MIDNIGHT), Notices())
+        run("j", Service(lambda: configuration.load(tmp_path / "tokiod.toml"), Notices()), Clock(MIDNIGHT))
     play({})
     fd = process._locked(tmp_path / "sinks/k", "k")
     opened = sorted(Path("/proc/self/fd").iterdir())

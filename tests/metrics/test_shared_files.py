@@ -146,13 +146,15 @@ from types import SimpleNamespace
 import tokiod.polling.process, tokiod.writer.process, tokiod.supervisor.supervisor
 from tokiod.supervisor.health import serve_unit_health
 from tokiod.metrics import catalogue
+from tokiod.runtime.service import Service
 off = SimpleNamespace(metrics=None, run=Path(sys.argv[1]), source=())
 catalogue.start_counting(off, "collectors")
 catalogue.WINDOWS.inc("a", "stored")
-print(serve_unit_health(lambda: off, None, None)[1], {"aiohttp", "prometheus_client"} & sys.modules.keys())
+service = Service(lambda: off)
+print(serve_unit_health(service, None) is service, {"aiohttp", "prometheus_client"} & sys.modules.keys())
 """
     output = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300).stdout
-    assert (output, list(tmp_path.iterdir())) == ("None set()\n", [])
+    assert (output, list(tmp_path.iterdir())) == ("True set()\n", [])
 
 
 def test_a_directory_that_cannot_be_created_is_logged_and_stops_no_process(tmp_path):

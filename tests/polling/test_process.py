@@ -19,6 +19,7 @@ from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.process import CollectorsProcess
 from tokiod.ranges import Ranges
+from tokiod.runtime.service import Service
 
 NOON = 1_517_126_400 + 12 * 3600
 
@@ -85,9 +86,9 @@ import collectors
 collectors.__path__.append(sys.argv[1])
 from tokiod.polling import process as collecting; from tokiod.config import load as config
 from tokiod.clock import SimulatedClock
-from tokiod.runtime.sd_notify import Notifier
+from tokiod.runtime.service import Service
 print("up", flush=True)
-collecting.run(lambda: config.load(Path(sys.argv[2])), SimulatedClock.parse(sys.argv[3]), Notifier())
+collecting.run(Service(lambda: config.load(Path(sys.argv[2]))), SimulatedClock.parse(sys.argv[3]))
 """
 
 
@@ -156,7 +157,7 @@ def writer(config, epoch="one"):
 
 @asynccontextmanager
 async def collecting(config, clock):
-    task = asyncio.create_task(CollectorsProcess(lambda: config, clock).run())
+    task = asyncio.create_task(CollectorsProcess(Service(lambda: config), clock).run())
     try:
         yield
         assert not task.done()
@@ -292,7 +293,7 @@ def test_a_reload_while_the_directory_of_the_key_of_jobs_is_missing_is_refused_a
 
     async def scenario():
         with writer(config) as stored:
-            process = CollectorsProcess(lambda: config, site.clock)
+            process = CollectorsProcess(Service(lambda: config), site.clock)
             task = asyncio.create_task(process.run())
             await until(lambda: "well" in stored)
             shutil.rmtree(config.archive.private)
@@ -333,7 +334,7 @@ def test_a_process_that_hangs_reports_no_progress_until_it_goes_on(site):
     config, supervisor = site.configure(), Supervisor()
 
     async def scenario():
-        process = CollectorsProcess(lambda: config, site.clock, supervisor)
+        process = CollectorsProcess(Service(lambda: config, supervisor), site.clock)
         task = asyncio.create_task(process.run())
         with capture_logs() as logs, writer(config):
             await until(lambda: "ready" in supervisor.reports)

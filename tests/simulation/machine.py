@@ -15,7 +15,6 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import LedgerLost
 from tokiod.polling import process as polling
-from tokiod.runtime.sd_notify import NO_NOTIFIER
 from tokiod.runtime.service import Service
 from tokiod.supervisor.child_process import RestartDelay
 from tokiod.testing.files import SimulatedKill
@@ -214,7 +213,7 @@ class Collectors(Process):
         machine = self.machine
         seeds = random.Random(machine.rng.random())
         host = polling.Host(self._connector, machine.scale, self.sqlite, lambda: random.Random(seeds.random()), machine.reader)
-        self.process = polling.CollectorsProcess(machine.load, machine.clock, NO_NOTIFIER, host)
+        self.process = polling.CollectorsProcess(Service(machine.load), machine.clock, host)
         task = asyncio.ensure_future(self._run(self.process))
         stopping = asyncio.Event()
         self._stopping = stopping

@@ -11,7 +11,7 @@ from waiting import wait_for
 
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
-from tokiod.runtime.sd_notify import NO_NOTIFIER, Notifier
+from tokiod.runtime.service import Service
 from tokiod.supervisor import health, metrics_snapshot
 from tokiod.supervisor.health import Health, UnitHealth, serve_unit_health
 
@@ -64,8 +64,8 @@ def test_every_report_still_reaches_systemd():
 
 def test_without_metrics_nothing_is_served_and_nothing_changes(tmp_path):
     config = configured(tmp_path, "a", port=None)
-    load, notifier = lambda: config, Notifier(None, 5.0)
-    assert serve_unit_health(load, notifier, SystemClock()) == (load, notifier)
+    service = Service(lambda: config)
+    assert serve_unit_health(service, SystemClock()) is service
 
 
 def test_what_is_read_again_is_served(tmp_path, monkeypatch):
@@ -73,10 +73,10 @@ def test_what_is_read_again_is_served(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     configured(tmp_path, "a", port=port)
-    load, _ = serve_unit_health(lambda: configuration.load(tmp_path / "tokiod.toml"), NO_NOTIFIER, SystemClock())
+    service = serve_unit_health(Service(lambda: configuration.load(tmp_path / "tokiod.toml")), SystemClock())
     wait_for(lambda: states(port) == {"a"}, 10, "not served")
     configured(tmp_path, "a", "b", port=port)
-    load()
+    service.load()
     wait_for(lambda: states(port) == {"a", "b"}, 10, "not served")
 
 

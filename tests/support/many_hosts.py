@@ -17,7 +17,7 @@ from tokiod.config import load as configuration
 from tokiod.config.hosts import this_host
 from tokiod.polling.hosts.host_process import HostProcess
 from tokiod.polling.hosts.links import HostLinks
-from tokiod.runtime.sd_notify import NO_NOTIFIER
+from tokiod.runtime.service import Service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +149,7 @@ class ManyHosts:
 
     def host(self, name: str, clock=None) -> HostProcess:
         """Return the process of another host."""
-        return HostProcess(self.load, lambda config: this_host(config, name, ""), clock or SystemClock(), NO_NOTIFIER, "0.1.0")
+        return HostProcess(Service(self.load), lambda config: this_host(config, name, ""), clock or SystemClock(), "0.1.0")
 
     @asynccontextmanager
     async def running(self, *names: str, links: HostLinks | None = None, connected: bool = True):

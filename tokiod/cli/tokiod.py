@@ -24,7 +24,6 @@ from tokiod.runtime.sd_notify import Notifier
 from tokiod.runtime.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -137,26 +136,25 @@ def collectors(
     Exit 0 stopped, 2 could not start.
     """
     _begin(log_level, parent, log_format)
-    load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
-    notifier = Notifier.take(os.environ)
+    service = _service(config_path, origin, log_level)
     if parent is None:
-        config = load()
+        config = service.load()
         host = role(config, host_name)
         _log_start(config_path, config, host)
         if host is not None and not host.is_writers:
             from tokiod.polling.hosts.host_process import run as answer  # noqa: PLC0415 - as above
 
             freeze_imports()
-            answer(load, partial(other_role, host.name), clock, notifier, __version__)
+            answer(service, partial(other_role, host.name), clock, __version__)
             return
     from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
 
     if parent is None:
         from tokiod.supervisor.health import serve_unit_health  # noqa: PLC0415 - `tokiod run` serves for its children
 
-        load, notifier = serve_unit_health(load, notifier, clock)
+        service = serve_unit_health(service, clock)
     freeze_imports()
-    collect(load, clock, notifier)
+    collect(service, clock)
 
 
 @main.command(epilog=examples("tokiod feed"))
@@ -231,7 +229,7 @@ def web(config_path: Path, log_level: str | None, clock: Clock, parent: int | No
     from tokiod.web.process import run as serve  # noqa: PLC0415 - as above
 
     freeze_imports()
-    serve(partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
+    serve(_service(config_path, None, log_level), clock)
 
 
 @main.command(epilog=examples("tokiod sink kafka"))
@@ -253,7 +251,7 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above
 
     freeze_imports()
-    forward(name, partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
+    forward(name, _service(config_path, None, log_level), clock)
 
 
 def _log_start(path: Path, config: Config, host: HostConfig | None = None) -> None:

@@ -34,6 +34,7 @@ from tokiod.config.schema import (
 from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
+from tokiod.runtime.logger import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from tokiod.collector import Plugin
     from tokiod.config.convert import Fault
     from tokiod.config.toml_lines import Key
+
+log = get_logger()
 
 T = TypeVar("T")
 
@@ -129,6 +132,12 @@ def warnings(config: Config) -> list[str]:
         size = checks.size_warning(source, config.archive.max_columns)
         found += [f"source {source.name}: {warning}" for warning in (*source.warnings(), *filter(None, [size]))]
     return found + [f"sink {sink.name}: {warning}" for sink in config.sink for warning in sink.warnings()]
+
+
+def log_warnings(config: Config) -> None:
+    """Log the warnings about a configuration, in the process that uses its sources."""
+    for warning in warnings(config):
+        log.warning("config.warning", warning=warning)
 
 
 def _sections(sections: object, key: Key, convert: Callable[[Any, Key], tuple[T | None, list[Fault]]], found: dict[Key, T]) -> list[Fault]:

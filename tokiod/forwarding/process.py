@@ -11,7 +11,6 @@ import fcntl
 import os
 import random
 import shutil
-import signal
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from tokiod.archive.rights import PRIVATE_FILE_MODE, make_shared
 from tokiod.change_sink import SinkSite
 from tokiod.clock import SystemClock
 from tokiod.config import plugins
-from tokiod.errors import ConfigError, Fatal, TokiodError
+from tokiod.errors import Fatal, TokiodError
 from tokiod.forwarding.day_follower import DayFollower
 from tokiod.forwarding.row_follower import RowFollower
 from tokiod.forwarding.state import ShownState
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
     from tokiod.forwarding.follower import Follower
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -52,17 +51,17 @@ REMOVED_EXIT_CODE = 3
 """The unit does not start a sink again that ended with it."""
 
 
-def run(name: str, load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+def run(name: str, service: Service[Config], clock: Clock) -> None:
     """Run a sink until SIGTERM or SIGINT, or until a reload finds that it is no longer configured: exits with REMOVED_EXIT_CODE then.
 
     Raises ConfigError for a sink that is not configured, TokiodError for a state directory that can't be used, or that another process has.
     """
-    config = load()
+    config = service.load()
     section = configured_sink(config, name)
     directory = _state_directory(config, name)
     lock = _locked(directory, name)
     try:
-        process = SinkProcess(config, section, directory, load, clock, notifier)
+        process = SinkProcess(config, section, directory, service, clock)
         asyncio.run(process.serve())
     finally:
         os.close(lock)
@@ -73,11 +72,9 @@ def run(name: str, load: Callable[[], Config], clock: Clock, notifier: Notifier)
 class SinkProcess:
     """One sink. Its state directory exists and is locked."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a composition root
-        self, config: Config, section: SinkConfig, directory: Path, load: Callable[[], Config], clock: Clock, notifier: Notifier
-    ) -> None:
+    def __init__(self, config: Config, section: SinkConfig, directory: Path, service: Service[Config], clock: Clock) -> None:
         self._config, self._section, self._directory = config, section, directory
-        self._load, self._clock, self._notifier = load, clock, notifier
+        self._service, self._clock, self._notifier = service, clock, service.notifier
         self._shown = ShownState(directory, section.name, section.kind, clock, SystemClock())
         self._follower = self._made()
         self._rng = random.Random()  # noqa: S311 - jitter
@@ -88,12 +85,9 @@ class SinkProcess:
 
     async def serve(self) -> None:
         """Follow the change log until a signal stops the process, or a reload removes the sink."""
-        loop = asyncio.get_running_loop()
         work: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment] # it runs in a task
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, work)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
-        beat = loop.create_task(self._beat())
+        self._service.on_signals(lambda: self._stop(work), self._reload)
+        beat = asyncio.create_task(self._beat())
         log.info("sink.ready", sink=self._section.name, kind=self._section.kind)
         self._shown.change("running")
         self._notifier.ready()
@@ -204,14 +198,8 @@ class SinkProcess:
 
     def _reload(self) -> None:
         """Use another configuration, if it has no errors: with a new sink, from the same cursor."""
-        self._notifier.reloading()
-        try:
-            config = self._load()
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
-        else:
-            self._use(config)
-        self._notifier.ready()
+        with self._service.reload():
+            self._use(self._service.load())
 
     def _use(self, config: Config) -> None:
         section = next((one for one in config.sink if one.name == self._section.name), None)

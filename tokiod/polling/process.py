@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.curve import hosts_server_keys
 from tokiod.bus.sender import SILENCE_SECONDS, Sender
-from tokiod.config.load import warnings
+from tokiod.config.load import log_warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import SQLITE, LedgerError
 from tokiod.ledger.ledger import Ledger
@@ -27,7 +25,6 @@ from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
 from tokiod.polling.watch.reader import FileReader
 from tokiod.runtime.log import Repeats
-from tokiod.runtime.sd_notify import NO_NOTIFIER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.database import Sqlite
     from tokiod.ledger.jobs import Job
     from tokiod.polling.watch.reader import Task
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -67,16 +64,14 @@ class CollectorsProcess:
     Nothing is collected before the writer's welcome, because the writer first creates the ledger or quarantines a corrupt one. At each
     later welcome, and when the writer reports that windows were lost, the ledger is opened again and every poller reads it. While it
     can't be opened, collecting does not start, or goes on as before.
-    load: reads the configuration, at the start and at each reload, of which only changes of the sources take effect.
     """
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NO_NOTIFIER, host: Host | None = None) -> None:
-        self._load = load
+    def __init__(self, service: Service[Config], clock: Clock, host: Host | None = None) -> None:
+        self._service, self._notifier = service, service.notifier
         self._host = host or Host()
         self._clock = clock
-        self._notifier = notifier
-        self._config = load()
-        _log_warnings(self._config)
+        self._config = service.load()
+        log_warnings(self._config)
         check_private(self._config.run)
         self._sender = _sender(self._config, self._reopen_ledger, self._host)
         self._ledger: Ledger | None = None
@@ -128,20 +123,14 @@ class CollectorsProcess:
                 await self.reload(self._sources)
 
     async def reload(self, sources: Sources) -> None:
-        """Read the configuration again and collect its sources; refuse a wrong one."""
-        self._notifier.reloading()
-        try:
-            config = self._load()
+        """Read the configuration again and collect its sources. Other changes need another process."""
+        with self._service.reload():
+            config = self._service.load()
             self._reload_hosts(config)
             self._config = config
-            _log_warnings(self._config)
+            log_warnings(self._config)
             catalogue.start_counting(self._config, "collectors")
             await sources.apply(self._config)
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults say it all
-        except TokiodError as error:  # what it needs is missing, which may change
-            log.error("config.refused", faults=[str(error)])  # noqa: TRY400 - as above
-        self._notifier.ready()
 
     def _reload_hosts(self, config: Config) -> None:
         if self._links is not None:
@@ -206,30 +195,19 @@ class CollectorsProcess:
         return next(filter(None, (self._sender.stuck(now), *(poller.stuck(now) for poller in pollers))), "")
 
 
-def _log_warnings(config: Config) -> None:
-    for warning in warnings(config):
-        log.warning("config.warning", warning=warning)
-
-
-def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+def run(service: Service[Config], clock: Clock) -> None:
     """Collect until SIGTERM or SIGINT; read the configuration again at SIGHUP.
 
     Raises ConfigError, AlreadyRunning if another process collects for the same writer: both would query each source, and the one that ends
     first would record all of them as stopped.
     """
-    with ProcessLock(load().collectors_lock, locked=COLLECTORS):
-        asyncio.run(_until_signal(load, clock, notifier))
+    with ProcessLock(service.load().collectors_lock, locked=COLLECTORS):
+        asyncio.run(_collect(service, clock))
 
 
-async def _until_signal(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
-    process, loop = CollectorsProcess(load, clock, notifier), asyncio.get_running_loop()
-    task = asyncio.ensure_future(process.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, process.request_reload)
-    with suppress(asyncio.CancelledError):
-        await task
-    notifier.stopping()
+async def _collect(service: Service[Config], clock: Clock) -> None:
+    process = CollectorsProcess(service, clock)
+    await service.until_signal(process.run(), process.request_reload)
 
 
 async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokiod.runtime.sd_notify import Notifier
+from tokiod.runtime.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
@@ -50,15 +51,15 @@ class UnitHealth(Notifier):
         super()._send(**fields)
 
 
-def serve_unit_health(load: Callable[[], Config], notifier: Notifier, clock: Clock) -> tuple[Callable[[], Config], Notifier]:
+def serve_unit_health(service: Service[Config], clock: Clock) -> Service[Config]:
     """Serve metrics and health of this process until it ends, if the configuration has metrics.
 
-    Returns the loader and the notifier that the process must use instead: they pass each new configuration and each notification on to
-    the server. Raises what load() raises.
+    Returns the service that the process must use instead: it passes each new configuration and each notification on to the server. Raises
+    what load() raises.
     """
-    config = load()
+    config, notifier = service.load(), service.notifier
     if config.metrics is None:
-        return load, notifier
+        return service
     from tokiod.supervisor.metrics_http import MetricsServer  # noqa: PLC0415 - only with metrics in the configuration
 
     unit = UnitHealth(notifier.channel, notifier.watchdog)
@@ -66,8 +67,8 @@ def serve_unit_health(load: Callable[[], Config], notifier: Notifier, clock: Clo
     server.open()
 
     def load_and_serve() -> Config:
-        new = load()
+        new = service.load()
         server.reload(new)
         return new
 
-    return load_and_serve, unit
+    return Service(load_and_serve, unit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import stat
 from contextlib import suppress
@@ -14,7 +13,7 @@ import structlog
 
 from tokiod.bus.curve import web_client_keys
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
-from tokiod.errors import ConfigError, NoPermission, TokiodError
+from tokiod.errors import NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reader.cells import use_one_thread
 from tokiod.runtime.http_server import stop_accepting
@@ -24,12 +23,10 @@ from tokiod.web.server import WebServer
 from tokiod.web.views import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tokiod.bus.curve import ClientKeys
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
     from tokiod.web.events import Stream
 
 log = structlog.get_logger()
@@ -38,24 +35,22 @@ BACKLOG = 1024
 NOTIFY_SECONDS = 5.0
 
 
-def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+def run(service: Service[Config], clock: Clock) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigError, TokiodError for an address that can't be opened or an archive without rights."""
     # Several answers are read at the same time anyway: threads of each would wait for the others' (a month of days 4.1 s instead of 3.7).
     use_one_thread()
-    asyncio.run(_serve(load, clock, notifier))
+    asyncio.run(_serve(service, clock))
 
 
-async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
-    config, stopping, loop = load(), asyncio.Event(), asyncio.get_running_loop()
+async def _serve(service: Service[Config], clock: Clock) -> None:
+    config, stopping, notifier = service.load(), asyncio.Event(), service.notifier
     _check_readable(config)
     keys = web_client_keys(config)
     server = WebServer(Views(config, clock), config.web.hosts)
     following = _Following(server.stream)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(load, server, following, notifier))
+    service.on_signals(stopping.set, lambda: _reload(service, server, following))
     with opened(config.web.address) as listener:
-        accepting = await loop.create_server(server.server, sock=listener, backlog=BACKLOG)
+        accepting = await asyncio.get_running_loop().create_server(server.server, sock=listener, backlog=BACKLOG)
         following.follow(config.feed.local_endpoint, keys)
         log.info("web.ready", address=config.web.address)
         notifier.ready()
@@ -72,20 +67,16 @@ async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -
     log.info("web.stopped")
 
 
-def _reload(load: Callable[[], Config], server: WebServer, following: _Following, notifier: Notifier) -> None:
+def _reload(service: Service[Config], server: WebServer, following: _Following) -> None:
     """Use another configuration, if it has no errors. The address stays."""
-    notifier.reloading()
-    try:
-        config = load()
+    result = "refused"
+    with service.reload():
+        config = service.load()
         keys = web_client_keys(config)
-    except ConfigError as error:
-        log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
-        server.counts.reloads.labels("refused").inc()
-    else:
         server.views.config, server.hosts = config, frozenset(config.web.hosts)
         following.follow(config.feed.local_endpoint, keys)
-        server.counts.reloads.labels("loaded").inc()
-    notifier.ready()
+        result = "loaded"
+    server.counts.reloads.labels(result).inc()
 
 
 class _Following:

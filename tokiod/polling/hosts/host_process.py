@@ -7,7 +7,6 @@ ledger is. So an unreachable host has nothing to reconcile when it returns, and 
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -20,8 +19,8 @@ from tokiod.bus.connection import DISCONNECTED, REFUSED, ZmqConnector
 from tokiod.bus.curve import host_client_keys
 from tokiod.bus.sender import ConnectionLost, run_until_failure, watch
 from tokiod.config.hosts import writers_host
-from tokiod.config.load import warnings
-from tokiod.errors import ConfigError, Malformed
+from tokiod.config.load import log_warnings
+from tokiod.errors import Malformed
 from tokiod.polling.hosts.answering import Lanes
 from tokiod.runtime.log import Repeats
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
     from tokiod.config.schema import Config
-    from tokiod.runtime.sd_notify import Notifier
+    from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
 
@@ -66,26 +65,24 @@ class DaemonClock:
 class HostProcess:
     """Answers for the sources of one host, until cancelled.
 
-    load: reads the configuration, at the start and at each reload; find: returns this host's section; program: the version of tokiod;
-    connector: makes connections.
+    find: returns this host's section; program: the version of tokiod; connector: makes connections.
     Raises ConfigError for a key that is missing.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a test replaces
+    def __init__(
         self,
-        load: Callable[[], Config],
+        service: Service[Config],
         find: Callable[[Config], HostConfig],
         clock: Clock,
-        notifier: Notifier,
         program: str,
         connector: Callable[[], Connector] = ZmqConnector,
     ) -> None:
-        self._load, self._find, self._notifier, self._connector = load, find, notifier, connector
+        self._service, self._find, self._notifier, self._connector = service, find, service.notifier, connector
         self._own_clock, self._clock, self._repeats = clock, DaemonClock(clock), Repeats(clock)
         self._session, self._program, self._version = uuid4().hex, program, protocol.VERSION
         self._epoch, self._is_welcome, self._is_refused, self._why = "", False, False, "not connected yet"
         self._renewed = asyncio.Event()
-        self._use(load())
+        self._use(service.load())
         self._lanes = Lanes(self._config, self._host, self._clock)
 
     async def run(self) -> None:
@@ -108,22 +105,17 @@ class HostProcess:
 
     def reload(self) -> None:
         """Read the configuration again; a wrong one is refused, and the one before stays."""
-        self._notifier.reloading()
-        try:
+        with self._service.reload():
             before = self._host, self._keys, self._endpoint, self._lanes.names
-            self._use(self._load())
+            self._use(self._service.load())
             self._lanes.use(self._config, self._host)
             if (self._host, self._keys, self._endpoint, self._lanes.names) != before:
                 self._renewed.set()
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
-        self._notifier.ready()
 
     def _use(self, config: Config) -> None:
         host, writer = self._find(config), writers_host(config)
         keys = host_client_keys(config, host)
-        for warning in warnings(config):
-            log.warning("config.warning", warning=warning)
+        log_warnings(config)
         self._config, self._host, self._keys = config, host, keys
         self._endpoint = str(writer.endpoint if writer else "")
 
@@ -225,19 +217,11 @@ class HostProcess:
             await asyncio.sleep(self._notifier.interval)
 
 
-def run(load: Callable[[], Config], find: Callable[[Config], HostConfig], clock: Clock, notifier: Notifier, program: str) -> None:
+def run(service: Service[Config], find: Callable[[Config], HostConfig], clock: Clock, program: str) -> None:
     """Answer until SIGTERM or SIGINT; read the configuration again at SIGHUP. Raises ConfigError."""
-    asyncio.run(_until_signal(load, find, clock, notifier, program))
+    asyncio.run(_answer(service, find, clock, program))
 
 
-async def _until_signal(
-    load: Callable[[], Config], find: Callable[[Config], HostConfig], clock: Clock, notifier: Notifier, program: str
-) -> None:
-    process, loop = HostProcess(load, find, clock, notifier, program), asyncio.get_running_loop()
-    task = asyncio.ensure_future(process.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, process.reload)
-    with suppress(asyncio.CancelledError):
-        await task
-    notifier.stopping()
+async def _answer(service: Service[Config], find: Callable[[Config], HostConfig], clock: Clock, program: str) -> None:
+    process = HostProcess(service, find, clock, program)
+    await service.until_signal(process.run(), process.reload)
