@@ -30,6 +30,7 @@ class Edit:
 
     path: str
     line: int
+    last_line: int
     text: str
     begin: int
     end: int
@@ -61,7 +62,7 @@ def edits(tree: Path, path: str) -> list[Edit]:
     found = dict[Edit, None]()
     for node, new in _changes(ast.parse(source)):
         begin, end = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
-        edit = Edit(path, node.lineno, lines[node.lineno - 1].decode().strip(), begin, end, ast.unparse(node), new)
+        edit = Edit(path, node.lineno, node.end_lineno, lines[node.lineno - 1].decode().strip(), begin, end, ast.unparse(node), new)
         found[edit] = None
     return list(found)
 
