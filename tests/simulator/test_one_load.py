@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
-from tokiod.simulator.jobs.one_load import DATASETS, right_cells
+from tokiod.jobs.span import Days
+from tokiod.jobs.table import JobTable
+from tokiod.simulator.jobs.one_load import DATASETS, polls, right_cells
 from tokiod.simulator.lmt.expected import Answers
 from tokiod.simulator.load import Load
 from tokiod.simulator.site import STEP, Site
-from tokiod.window import Window
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Calendar, Window
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key
 
-MINUTE = 60 // STEP
+MINUTE, START = 60 // STEP, 1_800_000_000
 
 
 def by_minutes(cells, reduce):
@@ -34,3 +38,20 @@ def _done_by_jobs(site, span):
     blocks = [Load(site)._sums_of_jobs(block) for block in range(span.seconds // STEP // 720 + 1)]
     both = [np.concatenate([block["ost", name][:, :, 1] for block in blocks]) for name in ("read_bytes", "write_bytes")]
     return np.stack(both)[:, 1 : span.seconds // STEP + 1]
+
+
+def test_a_target_answered_where_its_window_says_so_and_not_where_it_has_a_row(tmp_path):
+    """A window that was not stored is brought by the next one, in which the server may be silent."""
+    table = JobTable(tmp_path, Calendar("UTC"), FakeClock(START + 300.0), inline=True)
+    for start in (START, START + 120):
+        fixed = (
+            np.array([start + 1] * 2),
+            np.array([b"fs-OST0000", b"fs-OST0001"]),
+            np.array([job_key("7")] * 2),
+            *np.zeros((3, 2), np.int64),
+        )
+        rows = TableRows(JOB_TABLE, (*JOB_COLUMNS, "read_bytes.sum"), (*fixed, np.array([5, 5])), polled=(b"fs-OST0000",))
+        table.apply(Collected(WindowMeta("jobs", "lustre_jobstats", "fs", Window(start, start + 60)), [], [rows]))
+    assert table.commit() == []
+    found = polls(Days((tmp_path,), "fs"), Window(START, START + 300), 60)
+    assert found == {("fs-OST0000", START), ("fs-OST0000", START + 120)}

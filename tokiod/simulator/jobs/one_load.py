@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.jobs.rows import table_files
 from tokiod.jobs.span import span_rows
+from tokiod.jobs.table_file import opened, polled
 from tokiod.simulator.faults import BLOCK, trouble
 from tokiod.simulator.load import Load
 from tokiod.simulator.site import STEP
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.jobs.rows import JobRows
     from tokiod.jobs.span import Days
     from tokiod.reader.archive import Archive
     from tokiod.simulator.jobs.work import Work
@@ -47,36 +48,43 @@ def compare_load(work: Work, days: Days, archive: Archive) -> Agreement:
     """Compare the bytes of each OST in an open archive, between each two polls that its server answered, with the sums over its jobs."""
     found, span = Agreement(0, 0, []), Window(int(archive.span.start), int(archive.span.end))
     done = span_rows(days, span.start, span.end)
-    minutes, right = _answered(work, done.rows), right_cells(work.site, span)
-    time, moment = done.rows.columns["time"], work.site.moment
+    answered, right = polls(days, span, work.site.moment), right_cells(work.site, span)
+    time = done.rows.columns["time"]
     for dataset, (_, count) in DATASETS.items():
         cells = archive.array(dataset)[:, :]
         for number, target in enumerate(archive.columns(dataset)):
             ours = done.rows.targets[done.rows.target] == target.encode()
-            for window in _between(work, target, minutes, span):
+            for window in _between(work, target, answered, span):
                 rows = slice((window.start - span.start) // STEP, (window.end - span.start) // STEP)
                 counted = cells[rows, number]
                 if not right[dataset][rows, number].all() or np.isnan(counted).any():
                     continue
-                by_jobs = int(done.activity.counts[count][ours & (time >= window.end - moment) & (time < window.end)].sum())
+                by_jobs = int(done.activity.counts[count][ours & (time >= window.start) & (time < window.end)].sum())
                 found.sums, found.nbytes = found.sums + 1, found.nbytes + by_jobs
                 if by_jobs != int(counted.sum()):
                     found.different.append(f"{dataset} {target} {window}: {by_jobs} by jobs, {int(counted.sum())} by LMT")
     return found
 
 
-def _answered(work: Work, rows: JobRows) -> set[tuple[str, int]]:
-    """Return in which moments each server answered: some job does something on its targets in each of them."""
-    targets = [name.decode() for name in rows.targets.tolist()]
-    moments = rows.columns["time"] // work.site.moment * work.site.moment
-    pairs = np.unique(np.stack([rows.target, moments]), axis=1).T.tolist()
-    return {(work.server(targets[target], moment), moment) for target, moment in pairs}
+def polls(days: Days, span: Window, moment: int) -> set[tuple[str, int]]:
+    """Return in which stored moments of a span each target certainly answered.
+
+    A row does not prove it: a window brings what one before it had that was not stored, of targets that answer no more, too.
+    """
+    found = set()
+    for directory in days.of(span.start, span.end):
+        for file in table_files(directory):
+            with opened(file.path) as (content, index):
+                for (_, start, end), answered in zip(index.windows, polled(content, index), strict=True):
+                    names = [name.decode() for name in index.targets[answered].tolist()]
+                    found |= {(name, time) for name in names for time in range(start, end, moment)}
+    return found
 
 
 def _between(work: Work, target: str, answered: set[tuple[str, int]], span: Window) -> Iterator[Window]:
-    """Yield the time from the end of each moment in which a target's server answered to the end of the next such moment."""
+    """Yield the time from the end of each moment in which a target answered to the end of the next such moment."""
     moment = work.site.moment
-    seen = [start for start in range(span.start, span.end, moment) if (work.server(target, start), start) in answered]
+    seen = [start for start in range(span.start, span.end, moment) if (target, start) in answered]
     for before, after in pairwise(seen):
         # What a target forgot when it began again, no later poll could see.
         if after - before == moment or not any(before < time <= after for time in work.restarts(target, before, after)):
