@@ -5,8 +5,12 @@ import os
 import msgspec
 import pytest
 
-from tokiod.errors import NoPermission
+from tokiod.change_sink import SinkConfig
+from tokiod.config.hosts import HostConfig
+from tokiod.config.schema import ArchiveConfig, Config, FeedConfig
+from tokiod.published.sinks import STATE_FILE
 from tokiod.published.state_file import publish, published
+from tokiod.reports import hosts, sinks
 
 
 class State(msgspec.Struct):
@@ -31,16 +35,29 @@ def test_a_file_of_another_version_is_none(tmp_path, content):
     assert published(tmp_path / "state.json", State) is None
 
 
-def test_a_user_who_may_not_read_it_learns_so(tmp_path, monkeypatch):
-    path = tmp_path / "state.json"
-    publish(path, State("one"))
+def test_a_user_who_may_not_read_the_states_learns_which_file_it_is(tmp_path, monkeypatch):
+    """Both states called these files the archive."""
+    endpoint = f"ipc://{tmp_path}/run/feed"
+    config = Config(
+        timezone="UTC",
+        archive=ArchiveConfig(path=f"{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"),
+        feed=FeedConfig(endpoint=endpoint),
+        host=(HostConfig(name="admin", endpoint="tcp://10.0.0.1:5562"), HostConfig(name="zone-b")),
+        sink=(SinkConfig(name="copy", kind="parquet"),),
+        sink_state=tmp_path / "sinks",
+    )
+    paths = [config.hosts_state, config.sink_state / "copy" / STATE_FILE]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        publish(path, State("one"))
 
     def refuse(_path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(path), "read_bytes", refuse)
-    with pytest.raises(NoPermission, match=f"no permission to read {path}"):
-        published(path, State)
+    monkeypatch.setattr(type(tmp_path), "read_bytes", refuse)
+    (_, host), (sink,) = hosts.read(config, 0.0), sinks.read(config, 0.0, 0.0)
+    assert [host.reason, sink.reason] == [f"no permission to read {path}" for path in paths]
+    assert (host.trouble, sink.trouble) == ("unknown", "unknown")
 
 
 def test_a_state_that_can_not_be_written_is_written_next_time(tmp_path):

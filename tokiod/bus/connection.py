@@ -26,7 +26,7 @@ CONNECT_MS = 5_000
 FIRST_RECONNECT_MS, MAX_RECONNECT_MS = 10, 100
 """To a server that does not listen yet: ZeroMQ doubles the time. Writer and collectors start together."""
 DISCONNECTED, REFUSED = "disconnected", "refused"
-"""Reasons for the end of a connection. A server that ends during the handshake looks as one that refuses the key."""
+"""Reasons for the end of a connection. A server that ends during the handshake looks like one that refuses the key."""
 
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tokiod.errors import NoPermission
 from tokiod.published.sinks import BEAT_SECONDS, MAX_REASONS, STATE_FILE, SinkState
 from tokiod.published.state_file import publish, published
 from tokiod.runtime.secrets import mask
@@ -33,7 +32,7 @@ class ShownState:
         self._clock, self._real = clock, real
         self._written_at = float("-inf")
         found = SinkState(name=name, kind=kind)
-        with suppress(NoPermission):
+        with suppress(PermissionError):
             found, _ = published(self._path, SinkState) or (found, 0.0)
         self.now = msgspec.structs.replace(found, name=name, kind=kind, state="running", reason="", trouble="", pid=os.getpid())
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from tokiod.errors import NoPermission
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,12 +25,12 @@ def publish(path: Path, state: object) -> None:
 def published(path: Path, kind: type[T]) -> tuple[T, float] | None:
     """Return a state and when it was written, seconds of the machine's clock; None for a file that is missing or of another version.
 
-    Raises NoPermission.
+    Raises PermissionError.
     """
     try:
         written_at = path.stat().st_mtime
         return msgspec.json.decode(path.read_bytes(), type=kind), written_at
-    except PermissionError as error:
-        raise NoPermission(f"no permission to read {path}") from error
+    except PermissionError:
+        raise
     except (OSError, ValueError, msgspec.DecodeError):
         return None

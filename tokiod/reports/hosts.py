@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.config.hosts import sources_of, writers_host
-from tokiod.errors import NoPermission
 from tokiod.published.hosts import SILENT_SECONDS, HostState
 from tokiod.published.state_file import published
 
@@ -25,8 +24,8 @@ def _others(config: Config, real_now: float) -> list[HostState]:
     others = [host for host in config.host if not host.is_writers]
     try:
         found, written_at = published(config.hosts_state, list[HostState]) or ([], float("-inf"))
-    except NoPermission as error:
-        return [_unknown(config, host, str(error)) for host in others]
+    except PermissionError:
+        return [_unknown(config, host, f"no permission to read {config.hosts_state}") for host in others]
     if real_now - written_at > SILENT_SECONDS:
         return [_unknown(config, host, "the collectors' process of the writer's host does not run") for host in others]
     by_name = {one.name: one for one in found}

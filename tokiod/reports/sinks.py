@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tokiod.errors import ConfigError, NoPermission, TokiodError, nearest
+from tokiod.errors import ConfigError, TokiodError, nearest
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.published.sinks import SILENT_SECONDS, STATE_FILE, SinkState
@@ -57,10 +57,11 @@ def _measured(found: SinkState, log: ChangeLog, now: float) -> SinkState:
 
 
 def _read(directory: Path, unknown: SinkState, real_now: float) -> SinkState:
+    path = directory / STATE_FILE
     try:
-        found, written_at = published(directory / STATE_FILE, SinkState) or (unknown, real_now)
-    except NoPermission as error:
-        return msgspec.structs.replace(unknown, state="unknown", reason=str(error))
+        found, written_at = published(path, SinkState) or (unknown, real_now)
+    except PermissionError:
+        return msgspec.structs.replace(unknown, state="unknown", reason=f"no permission to read {path}")
     is_silent = found.state != "stopped" and real_now - written_at > SILENT_SECONDS
     return msgspec.structs.replace(found, state="down" if is_silent else found.state)
 
