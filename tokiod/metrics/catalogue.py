@@ -49,7 +49,7 @@ HUB_REFUSALS = (
     "second name",
 )
 HUB_READINGS = ("unknown scheduler cgroup", "job without a cgroup in cpuacct", "too many jobs", "other")
-HOST_REFUSALS = ("another host's name", "another host's source", "not asked", "malformed", "version", "older process")
+HOST_REFUSALS = ("another host's name", "not asked", "malformed", "version", "older process")
 HOST_TROUBLES = ("new", "unreachable", "stopped", "refused", "clock", "unknown")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")

@@ -14,10 +14,10 @@ from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.config.hosts import host_of
 from tokiod.config.watched_folder import Watched
+from tokiod.crossing.remote import remote_collector
 from tokiod.errors import TokiodError
 from tokiod.jobs.identity import identities
 from tokiod.polling.backfill import Backfill
-from tokiod.polling.hosts.remote import remote_collector
 from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
 from tokiod.polling.watch.intake import Intake

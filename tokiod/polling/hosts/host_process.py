@@ -13,16 +13,18 @@ from uuid import uuid4
 
 import structlog
 
-from tokiod.bus import host_protocol as protocol
 from tokiod.bus.clock_difference import ClockDifference
 from tokiod.bus.connection import DISCONNECTED, REFUSED, ZmqConnector
 from tokiod.bus.curve import host_client_keys
 from tokiod.bus.sender import ConnectionLost, run_until_failure, watch
-from tokiod.config.hosts import writers_host
+from tokiod.collector import Site
+from tokiod.config.hosts import sources_of, writers_host
 from tokiod.config.load import log_warnings
+from tokiod.crossing.answering import Lanes
 from tokiod.errors import Malformed
-from tokiod.polling.hosts.answering import Lanes
+from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.runtime.log import Repeats
+from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,11 +81,12 @@ class HostProcess:
     ) -> None:
         self._service, self._find, self._notifier, self._connector = service, find, service.notifier, connector
         self._own_clock, self._clock, self._repeats = clock, DaemonClock(clock), Repeats(clock)
-        self._session, self._program, self._version = uuid4().hex, program, protocol.VERSION
+        self._session, self._program = uuid4().hex, program
         self._epoch, self._is_welcome, self._is_refused, self._why = "", False, False, "not connected yet"
         self._renewed = asyncio.Event()
-        self._use(service.load())
-        self._lanes = Lanes(self._config, self._host, self._clock)
+        config = service.load()
+        self._lanes = Lanes(f"host {find(config).name}", self._clock, protocol.PART_BYTES)
+        self._use(config)
 
     async def run(self) -> None:
         """Stay connected to the daemon; ends only by cancellation."""
@@ -108,7 +111,6 @@ class HostProcess:
         with self._service.reload():
             before = self._host, self._keys, self._endpoint, self._lanes.names
             self._use(self._service.load())
-            self._lanes.use(self._config, self._host)
             if (self._host, self._keys, self._endpoint, self._lanes.names) != before:
                 self._renewed.set()
 
@@ -116,7 +118,9 @@ class HostProcess:
         host, writer = self._find(config), writers_host(config)
         keys = host_client_keys(config, host)
         log_warnings(config)
-        self._config, self._host, self._keys = config, host, keys
+        self._host, self._keys = host, keys
+        sources = {source.name: source for source in sources_of(config, host)}
+        self._lanes.use(sources, Site(Calendar(config.timezone), self._clock, config.secret))
         self._endpoint = str(writer.endpoint if writer else "")
 
     async def _run_connection(self, connector: Connector) -> None:
@@ -130,8 +134,6 @@ class HostProcess:
                 await self._part(link)
                 raise
             finally:
-                # The next daemon may be of another version.
-                self._version = protocol.VERSION if self._is_welcome else self._version
                 self._is_welcome = False
                 await self._lanes.cancel()
 
@@ -141,7 +143,7 @@ class HostProcess:
 
     async def _greet(self, link: Connection) -> None:
         while not self._is_welcome:
-            hello = protocol.Hello(self._host.name, self._session, self._version, self._program, self._lanes.names)
+            hello = protocol.Hello(self._host.name, self._session, protocol.VERSION, self._program, self._lanes.names)
             await link.send([protocol.encode(hello)])
             await asyncio.sleep(HELLO_SECONDS)
         await asyncio.Event().wait()
@@ -175,13 +177,13 @@ class HostProcess:
             case protocol.Beat():
                 await self._compare_clocks(link, message)
             case _:
-                self._lanes.handle(link, message)
+                self._lanes.handle(link.send, message)
 
     async def _welcome(self, message: protocol.Welcome) -> None:
         if message.epoch != self._epoch:
             await self._lanes.close()
         self._epoch, self._is_welcome = message.epoch, True
-        log.info("host.welcome", host=self._host.name, wire=message.version)
+        log.info("host.welcome", host=self._host.name, wire=protocol.VERSION)
 
     async def _compare_clocks(self, link: Connection, beat: protocol.Beat) -> None:
         now, difference = self._own_clock.time(), self._clock.difference
@@ -193,12 +195,7 @@ class HostProcess:
             log.warning("host.clock", host=self._host.name, seconds=round(-difference.seconds, 1), limit=int(limit), times=times)
 
     def _note_refused(self, message: protocol.Refused) -> None:
-        """Raise ConnectionLost, and go on with a version of the wire that both speak, if there is one and the versions differ."""
-        common = set(protocol.VERSIONS) & set(message.versions)
-        if self._version not in message.versions and common:
-            self._version = max(common)
-        else:
-            self._is_refused = True
+        self._is_refused = True
         raise ConnectionLost(message.reason)
 
     def _note_lost(self, reason: str) -> None:

@@ -15,12 +15,11 @@ from uuid import uuid4
 import structlog
 import zmq
 
-from tokiod.bus import host_protocol as protocol
 from tokiod.bus.curve import HostKeys, host_key_files
-from tokiod.bus.receiver import MAX_RECEIVED_FRAME_BYTES
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.config.hosts import host_of, other_hosts, writers_host
+from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError, Malformed, TokiodError
+from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.polling.hosts.remote_host import MALFORMED, HostRefused, RemoteHost
 from tokiod.published.state_file import publish
 from tokiod.runtime.log import Repeats
@@ -38,7 +37,7 @@ BEAT_SECONDS = 5.0
 """Between two heartbeats."""
 MAX_MESSAGES_PER_TURN = 64
 MAX_WAITING_MESSAGES = 64
-"""Of one host, in either direction: pieces of windows have up to 2 MiB."""
+"""Of one host, in either direction."""
 
 
 class HostLinks:
@@ -68,7 +67,6 @@ class HostLinks:
                 del self.hosts[name]
         for name, section in wanted.items():
             self.hosts.setdefault(name, RemoteHost(section, self._clock, self._send)).config = section
-        self._owned = {source.name for source in config.source if host_of(config, source.name) is not None}
         self._keys.files = host_key_files(config)
 
     def reload(self, config: Config) -> None:
@@ -121,7 +119,7 @@ class HostLinks:
 
     async def _open(self) -> None:
         options: dict[int, int] = {
-            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES,
+            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: protocol.MAX_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES,
             zmq.RCVHWM: MAX_WAITING_MESSAGES,
         }  # fmt: skip
         while self._server is None:
@@ -172,23 +170,18 @@ class HostLinks:
         except HostRefused as error:
             self._refuse(host, error.reason, str(error), address)
             if len(frames) == 2 and host.route != route:  # noqa: PLR2004 - a Hello
-                self._send(route, protocol.Refused(str(error), protocol.VERSIONS))
+                self._send(route, protocol.Refused(str(error)))
         except Malformed as error:
             self._refuse(host, MALFORMED, str(error), address)
 
     def _handle(self, host: RemoteHost, route: bytes, address: str, message: list[memoryview]) -> None:
         now = self._monotonic()
-        if len(message) > 1:
-            if host.is_current(route):
-                host.note_message(now)
-                host.piece(message, self._owned.__contains__)
-            return
         if not message:
             raise Malformed("control", "a message without a frame")
         said = protocol.decode_from_host(message[0])
         if isinstance(said, protocol.Hello):
             host.greet(said, route, address, now)
-            self._send(route, protocol.Welcome(said.version, self._epoch))
+            self._send(route, protocol.Welcome(self._epoch))
             host.beat()
             self.write_states()
             return
@@ -201,8 +194,8 @@ class HostLinks:
             case protocol.Goodbye():
                 host.lose("its process has ended", "stopped")
                 self.write_states()
-            case protocol.Answered() | protocol.Counted() | protocol.Failed():
-                host.answered(said)
+            case _:
+                host.answered(said, message[1:])
 
     def _refuse(self, host: RemoteHost, reason: str, detail: str, address: str) -> None:
         host.refused[reason] += 1

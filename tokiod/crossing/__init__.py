@@ -1,0 +1,1 @@
+"""How a window crosses from one process to another: one encoding, cut into parts, and one dialogue."""

@@ -1,0 +1,110 @@
+"""What another process is asked, and its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING
+
+from tokiod.crossing.codec import decode
+from tokiod.crossing.dialogue import Answer, Asked, Cancel, Collect, Count, Counted, Data, Failed
+from tokiod.crossing.parts import Joining
+from tokiod.errors import Fatal, Malformed, NotYet, Refusal, Transient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tokiod.crossing.codec import Frame
+    from tokiod.window_data import WindowData
+
+KEPT_ENDED = 1024
+"""Requests whose late answers are known as such."""
+
+
+class RemoteFault(Exception):  # noqa: N818 - a fault in a collector, whose class is not known here
+    """A collector failed in another process by a fault in tokiod; the log there has its traceback."""
+
+
+class Unasked(Exception):  # noqa: N818 - an event
+    """An answer that was not asked for."""
+
+
+class Asking:
+    """The requests to one process, and what has come of their answers.
+
+    peer: names the process in errors, "host zone-b"; send: sends a message, and raises Transient where the process can't be reached.
+    """
+
+    def __init__(self, peer: str, send: Callable[[Asked], None]) -> None:
+        self._peer, self._send = peer, send
+        self._numbers = count(1)
+        self._answers: dict[int, asyncio.Future[WindowData | int | None]] = {}
+        self._ended: deque[int] = deque(maxlen=KEPT_ENDED)
+        self._joining: Joining[Data] = Joining()
+
+    async def ask(self, make: Callable[[int], Collect | Count]) -> WindowData | int | None:
+        """Ask for a window or a count, and return it. make: makes the message from its number. Where this is cancelled, so is the request.
+
+        Raises Transient where the process can't be reached, what its collector raised, and RemoteFault.
+        """
+        number = next(self._numbers)
+        self._send(make(number))
+        answer: asyncio.Future[WindowData | int | None] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            return await answer
+        finally:
+            del self._answers[number]
+            self._ended.append(number)
+            self._joining.settle(number, Data.attempt)
+            if answer.cancelled():
+                with suppress(Transient):
+                    self._send(Cancel(number))
+
+    def answered(self, answer: Answer, frames: Sequence[Frame] = ()) -> None:
+        """Take an answer, and the frames of Data. Raises Unasked, and Malformed for a window that can't be decoded: its request fails."""
+        request = self._answers.get(answer.id)
+        if request is None and answer.id not in self._ended:
+            raise Unasked(f"an answer to request {answer.id}")
+        if request is None or request.done():
+            return
+        match answer:
+            case Counted():
+                request.set_result(answer.records)
+            case Failed():
+                request.set_exception(self._error(answer))
+            case Data():
+                try:
+                    whole = self._joining.add(answer.id, answer, frames)
+                    data = None if whole is None else decode(whole[1])
+                except (Malformed, Refusal) as error:
+                    self._joining.settle(answer.id, answer.attempt)
+                    request.set_exception(Transient(f"{self._peer} sent a malformed window: {error}"))
+                    raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
+                self._joining.pop_excess()
+                if data is not None:
+                    request.set_result(data)
+
+    def fail_all(self, reason: str) -> None:
+        """Fail all requests: their answers will not come."""
+        for request in self._answers.values():
+            if not request.done():
+                request.set_exception(Transient(reason))
+
+    def _error(self, failed: Failed) -> Exception:
+        text = f"{failed.message} (on {self._peer})"
+        match failed.outcome:
+            case "not_yet":
+                return NotYet(text, failed.ended_at)
+            case "timeout":
+                return TimeoutError(text)
+            case "fatal":
+                return Fatal(text)
+            case "bug":
+                return RemoteFault(text)
+            case "rejected":
+                return Refusal(text, "never")
+            case _:
+                return Transient(text, failed.ended_at)
