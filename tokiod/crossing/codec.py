@@ -42,7 +42,8 @@ MAX_DATASETS = 1000
 Width = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 """Of a table's column: 0 for numbers, else the bytes of its text."""
 Step = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
-Text = Annotated[str, msgspec.Meta(max_length=4000)]
+MAX_TEXT = 4000
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 _LENGTH = struct.Struct("<I")
 _ALIGNMENT = 8
@@ -112,19 +113,12 @@ def encode(data: WindowData) -> list[Frame]:
         tables.append(_Table(rows.table, widths, len(rows), tuple(map(bytes.decode, rows.polled))))
         values += [one if one.dtype.kind == "S" else one.astype(_TIME, copy=False) for one in rows.values]
     joined = [names.joined(columns) for columns in lists]
-    header = msgspec.msgpack.encode(
+    header = _encoded(
         _Header(
-            tuple(map(len, joined)),
-            tuple(samples),
-            tuple(batches),
-            tuple(tables),
-            data.records,
-            dict(data.dropped),
-            data.trouble,
-            dict(data.why),
+            tuple(map(len, joined)), tuple(samples), tuple(batches), tuple(tables),
+            data.records, dict(data.dropped), data.trouble[:MAX_TEXT], dict(data.why),
         )
-    )
-    _decoded(header)
+    )  # fmt: skip
     head = [_LENGTH.pack(len(header)), header, *joined]
     return [b"".join([*head, bytes(-sum(map(len, head)) % _ALIGNMENT)]), *(_bytes(array) for array in (*arrays, *values) if array.nbytes)]
 
@@ -212,6 +206,15 @@ def _table(one: _Table, data: _Bytes) -> TableRows:
         return TableRows(one.table, tuple(one.columns), tuple(values), tuple(map(str.encode, one.polled)))
     except ValueError as error:
         raise Malformed("columns", str(error)) from None
+
+
+def _encoded(header: _Header) -> bytes:
+    try:
+        encoded = msgspec.msgpack.encode(header)
+    except UnicodeEncodeError as error:
+        raise Malformed("header", str(error)) from None
+    _decoded(encoded)
+    return encoded
 
 
 def _decoded(header: Frame) -> _Header:

@@ -78,14 +78,14 @@ def encoded(source: str, data: WindowData, size: int = PART_BYTES) -> list[list[
     """Return the frames of each part of a window. Raises Refusal for one that can never cross: too large, or no one would decode it."""
     nbytes = sum(batch.nbytes for batch in data.batches) + sum(rows.nbytes for rows in data.tables)
     if nbytes > MAX_WINDOW_BYTES:
-        raise too_large(source, nbytes)
+        raise too_large(source, nbytes, MAX_WINDOW_BYTES)
     try:
         return cut(encode(data), size)
     except Malformed as error:
         raise Refusal(f"source {source}: {error}", "never") from None
 
 
-def too_large(source: str, nbytes: int, limit: int = MAX_WINDOW_BYTES) -> Refusal:
+def too_large(source: str, nbytes: int, limit: int) -> Refusal:
     """Return the refusal of a window of so many bytes, or more."""
     sizes = f"{nbytes / (1 << 20):.0f} MiB or more, the limit is {limit / (1 << 20):.0f} MiB"
     return Refusal(f"source {source}: a window of {sizes}: set a shorter `window` in its section", "never")
