@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.bench.measure import Row
-from tokiod.bus.header import Piece
+from tokiod.bus.protocol import Part
 from tokiod.metrics import stages
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
@@ -25,7 +25,7 @@ WAITS = 4
 """Of the collector for its source: connect, send, receive, close."""
 SOURCE, WINDOW = "cscratch-lmt", Window(1_517_184_000, 1_517_184_060)
 COLLECTED = Collected(WindowMeta(SOURCE, "lmt", "cscratch", WINDOW), [])
-PIECE = Piece(SOURCE, "lmt", WINDOW.start, WINDOW.end, 1, 0, 1)
+PART = Part.of(COLLECTED.meta, 1)
 
 
 def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
@@ -56,7 +56,7 @@ async def _window() -> None:
     submission.accepted(answer)
     with stages.Commit() as commit:
         for stage in ("apply", "sync", "ledger", "feed"):
-            with commit.stage(stage, [PIECE]):
+            with commit.stage(stage, [PART]):
                 pass
     answer.set_result(Stored(0, {}))
     await answer

@@ -13,14 +13,14 @@ from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row, paired, rated, timed
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.bus import wire
-from tokiod.bus.pieces import pieces
 from tokiod.clock import SystemClock
+from tokiod.crossing.codec import decode
+from tokiod.crossing.parts import PART_BYTES, encoded
 from tokiod.ledger import changes
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
-from tokiod.window_data import Collected, WindowMeta
+from tokiod.window_data import Collected, WindowData, WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,13 +73,10 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
     dataset = COUNTERS[0] if form == "counter" else GAUGES[0]
     sink = sink_in(directory, compare=compare)
     parts = [batch(dataset, first, height, form) for first in range(0, ROWS // 4 // height * height, height)]
-    windows = [window([part], number * height, height) for number, part in enumerate(parts)]
-    messages = [[bytes(frame) for frame in frames] for one in windows for frames in pieces(one, 1)]
+    messages = [[bytes(frame) for frame in frames] for part in parts for frames in encoded("fs-lmt", WindowData([part]), PART_BYTES)]
     memory = np.full((ROWS, WIDTH), -0.0)
     cells = [((part.time - START) // STEP, part.column, part.value) for part in parts]
-    _, first = wire.decode(messages[0])
-    assert first is not None
-    sink.apply(window([first], 0, height))
+    sink.apply(window([*decode(messages[0]).batches], 0, height))
 
     def floor() -> None:
         for row, column, value in cells:
@@ -87,9 +84,7 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
 
     def ours() -> None:
         for number, frames in enumerate(messages):
-            _, part = wire.decode(frames)
-            assert part is not None
-            sink.apply(window([part], number * height, height))
+            sink.apply(window([*decode(frames).batches], number * height, height))
 
     pair = paired(floor, ours, 7)
     sink.close()

@@ -5,8 +5,11 @@ import time
 import numpy as np
 import pytest
 import zmq
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tokiod.batch import Batch
+from tokiod.bus import feed as bus_feed
 from tokiod.bus import wire
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Stored
@@ -196,3 +199,36 @@ def test_a_flood_of_subscriptions_does_not_keep_the_writer_in_one_poll(feed, raw
 def test_an_endpoint_that_can_not_be_bound_is_reported(tmp_path):
     with pytest.raises(TokiodError, match=r"the feed can't be opened at ipc:///.*: No such file or directory"):
         Feed(f"ipc://{tmp_path.parent.parent}/no/such/place", EPOCH)
+
+
+@st.composite
+def batches_of_any_shape(draw):
+    """Whole rows, or any of their samples in any order; with short and long names."""
+    width, height = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    names = tuple(f"{index}{'x' * draw(st.sampled_from([1, 5, 30]))}" for index in range(width))
+    time, column = np.repeat(60 + 5 * np.arange(height), width), np.tile(np.arange(width, dtype=np.uint32), height)
+    if draw(st.booleans()):
+        order = np.array(draw(st.permutations(range(len(time)))), dtype=int)[: draw(st.integers(0, len(time)))]
+        time, column = time[order], column[order]
+    return Batch("datatargets/d", "gauge", 5, names, time, column, np.arange(len(time)) + 7.0)
+
+
+def named(*batches):
+    return sorted(
+        (time, one.columns[column], value)
+        for one in batches
+        for time, column, value in zip(one.time.tolist(), one.column.tolist(), one.value.tolist(), strict=True)
+    )
+
+
+@given(batches_of_any_shape(), st.integers(1, 60), st.integers(40, 200))
+def test_pieces_of_any_batch_keep_the_limits_and_hold_its_cells(batch, most_cells, most_bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bus_feed, "MAX_PIECE_CELLS", most_cells)
+        patch.setattr(bus_feed, "MAX_FRAME_BYTES", most_bytes)
+        bus_feed._column_groups.cache_clear()
+        pieces = list(bus_feed.cut(batch))
+        bus_feed._column_groups.cache_clear()
+    assert all(len(one) <= most_cells and len(wire.encode("fs", one)[2]) <= most_bytes for one in pieces)
+    assert {(one.dataset, one.form, one.step) for one in pieces} == {(batch.dataset, batch.form, batch.step)}
+    assert named(*pieces) == named(batch)

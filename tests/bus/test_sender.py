@@ -4,13 +4,15 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import structlog
 import zmq
 import zmq.asyncio
 
-from tokiod.bus import protocol, wire
-from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
+from tokiod.bus import protocol
+from tokiod.bus import sender as bus_sender
+from tokiod.bus.protocol import Ack, Beat, Hello, Part, Refused, Reject, Welcome
 from tokiod.bus.sender import ConnectionLost, Sender, Stored
+from tokiod.crossing.dialogue import VERSION
 
 FOREVER = 30.0
 """Seconds of silence that no test here lasts."""
@@ -26,27 +28,25 @@ class FakeWriter:
         self.socket.bind(endpoint)
 
     async def read(self):
-        """Return (peer, Hello), or (peer, header, number of frames) of a piece."""
-        peer, *frames = await self.socket.recv_multipart()
-        if len(frames) == 1:
-            return peer, protocol.decode_hello(frames[0])
-        return peer, wire.decode(frames)[0].piece
+        """Return (peer, Hello or Part)."""
+        peer, head, *_ = await self.socket.recv_multipart()
+        return peer, protocol.decode_from_collector(head)
 
     async def hello(self, other_than=None):
-        """Return a connection's identity and Hello; skip pieces, and all messages of one other connection."""
+        """Return a connection's identity and Hello; skip parts, and all messages of one other connection."""
         async with asyncio.timeout(5):
             while True:
                 peer, message = await self.read()
                 if isinstance(message, Hello) and peer != other_than:
                     return peer, message
 
-    async def pieces(self, count):
-        """Return the next pieces; skip repeated Hellos."""
+    async def parts(self, count):
+        """Return the next parts; skip repeated Hellos."""
         found = []
         async with asyncio.timeout(5):
             while len(found) < count:
                 _, message = await self.read()
-                if isinstance(message, Piece):
+                if isinstance(message, Part):
                     found.append(message)
         return found
 
@@ -58,10 +58,10 @@ class FakeWriter:
         await self.send(peer, Welcome(epoch))
         return peer, hello
 
-    async def ack(self, peer, piece, epoch="one", cells=12):
-        await self.send(peer, Ack(epoch, piece.source, piece.start, piece.end, piece.attempt, cells, {"outside": 1}))
+    async def ack(self, peer, part, epoch="one", cells=12):
+        await self.send(peer, Ack(epoch, part.source, part.start, part.end, part.attempt, cells, {"outside": 1}))
 
-    async def reads_no_piece(self, seconds=0.1):
+    async def reads_no_part(self, seconds=0.1):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -85,26 +85,41 @@ def test_no_window_is_sent_before_the_welcome(endpoint, window):
             await sender.submit(window(1))
             peer, hello = await writer.hello()
             assert hello.connection == 1
-            assert await writer.reads_no_piece()
+            assert await writer.reads_no_part()
             assert not sender.state.connected
             await writer.send(peer, Beat("one"))
-            assert await writer.reads_no_piece()
+            assert await writer.reads_no_part()
             await writer.send(peer, Welcome("one"))
-            (piece,) = await writer.pieces(1)
-            assert (piece.meta("cscratch"), piece.part, piece.parts) == (window(1).meta, 0, 1)
+            (part,) = await writer.parts(1)
+            assert (part.meta(None, {}), part.part, part.parts) == (window(1).meta, 0, 1)
             assert (sender.state.connected, sender.state.epoch) == (True, "one")
 
     asyncio.run(main())
 
 
-def test_hello_is_repeated_in_both_versions_of_the_wire(endpoint):
+def test_hello_is_repeated(endpoint):
     async def main():
         async with conversation(endpoint, silence=0.05) as (_, writer):
             hellos = [(await writer.hello())[1] for _ in range(3)]
-            assert {(one.sender, one.connection) for one in hellos} == {(hellos[0].sender, 1)}
-            assert [one.version for one in hellos] == [protocol.VERSION, protocol.VERSION - 1, protocol.VERSION]
+            assert hellos == [Hello(hellos[0].sender, 1, VERSION)] * 3
 
     asyncio.run(main())
+
+
+def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_no_window_is_sent(endpoint, window):
+    async def main():
+        async with conversation(endpoint, silence=0.05) as (sender, writer):
+            await sender.submit(window(1))
+            for _ in range(3):
+                peer, _ = await writer.hello()
+                await writer.send(peer, Refused("one", "the collectors speak version 3 of the wire, the writer speaks 4"))
+            assert await writer.reads_no_part()
+            assert not sender.state.connected
+
+    with structlog.testing.capture_logs() as log:
+        asyncio.run(main())
+    reason = "the collectors speak version 3 of the wire, the writer speaks 4"
+    assert log == [{"event": "bus.refused", "reason": reason, "times": 1, "log_level": "error"}]
 
 
 def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):
@@ -117,16 +132,18 @@ def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):
     asyncio.run(main())
 
 
-def test_a_window_goes_out_batch_by_batch_and_its_answer_comes_back(endpoint, window):
+def test_a_window_goes_out_part_by_part_and_its_answer_comes_back(endpoint, window, monkeypatch):
+    monkeypatch.setattr(bus_sender, "PART_BYTES", 200)
+
     async def main():
         async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1, parts=3))
-            pieces = await writer.pieces(3)
-            assert [(p.part, p.parts) for p in pieces] == [(0, 3), (1, 3), (2, 3)]
-            assert len({p.attempt for p in pieces}) == 1
+            parts = await writer.parts(3)
+            assert [(p.part, p.parts) for p in parts] == [(0, 3), (1, 3), (2, 3)]
+            assert len({p.attempt for p in parts}) == 1
             assert not answer.done()
-            await writer.ack(peer, pieces[0])
+            await writer.ack(peer, parts[0])
             assert await answer == Stored(12, {"outside": 1})
 
     asyncio.run(main())
@@ -137,8 +154,8 @@ def test_a_window_without_data_goes_out_too(endpoint, window):
         async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1, parts=0))
-            (piece,) = await writer.pieces(1)
-            await writer.ack(peer, piece, cells=0)
+            (part,) = await writer.parts(1)
+            await writer.ack(peer, part, cells=0)
             assert await answer == Stored(0, {"outside": 1})
 
     asyncio.run(main())
@@ -150,27 +167,29 @@ def test_a_rejected_window_is_answered_and_makes_room(endpoint, window, retry):
         async with conversation(endpoint, max_windows=1) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1))
-            (p,) = await writer.pieces(1)
+            (p,) = await writer.parts(1)
             await writer.send(peer, Reject("one", p.source, p.start, p.end, p.attempt, "disk full", retry))
             assert ((refusal := await answer).message, refusal.when) == ("disk full", "retry" if retry else "never")
             await sender.submit(window(2))
-            assert (await writer.pieces(1))[0].start == window(2).meta.window.start
+            assert (await writer.parts(1))[0].start == window(2).meta.window.start
 
     asyncio.run(main())
 
 
-def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
+def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window, monkeypatch):
+    monkeypatch.setattr(bus_sender, "PART_BYTES", 16 << 10)
+
     async def main():
         async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
-            answer = await sender.submit(window(1, parts=3000, cells=1000))
-            (p,) = await writer.pieces(1)
+            answer = await sender.submit(window(1, parts=900, cells=2000))
+            (p,) = await writer.parts(1)
             await writer.send(peer, Reject("one", p.source, p.start, p.end, p.attempt, "no", retry=False))
             await sender.submit(window(2))
-            pieces = []
-            while not pieces or pieces[-1].start == window(1).meta.window.start:
-                pieces += await writer.pieces(1)
-            assert len(pieces) < 3000
+            parts = []
+            while not parts or parts[-1].start == window(1).meta.window.start:
+                parts += await writer.parts(1)
+            assert len(parts) < p.parts
             assert ((refusal := await answer).message, refusal.when) == ("no", "never")
 
     asyncio.run(main())
@@ -181,10 +200,10 @@ def test_an_answer_to_an_older_attempt_is_ignored(endpoint, window):
         async with conversation(endpoint) as (sender, writer):
             first, _ = await writer.welcome()
             answer = await sender.submit(window(1))
-            (old,) = await writer.pieces(1)
+            (old,) = await writer.parts(1)
             await send_welcome_again(writer, first)
             peer, _ = await writer.welcome(other_than=first)
-            (new,) = await writer.pieces(1)
+            (new,) = await writer.parts(1)
             await writer.ack(peer, old)
             await writer.send(peer, Beat("one"))
             await asyncio.sleep(0.05)
@@ -213,24 +232,26 @@ async def send_junk(writer, peer):
 
 
 @pytest.mark.parametrize("trouble", [quiet, send_another_epoch, send_welcome_again, send_junk])
-def test_in_doubt_the_connection_is_replaced_and_all_windows_in_flight_are_sent_again(endpoint, window, trouble):
+def test_in_doubt_the_connection_is_replaced_and_all_windows_in_flight_are_sent_again(endpoint, window, monkeypatch, trouble):
+    monkeypatch.setattr(bus_sender, "PART_BYTES", 200)
+
     async def main():
         async with conversation(endpoint, silence=0.5 if trouble is quiet else FOREVER) as (sender, writer):
             peer, first = await writer.welcome()
             answers = [await sender.submit(window(n, parts=2)) for n in range(3)]
-            old = await writer.pieces(6)
+            old = await writer.parts(6)
             await writer.ack(peer, old[0])
             await answers[0]
             await trouble(writer, peer)
             again, second = await writer.hello(other_than=peer)
             assert (second.sender, second.connection) == (first.sender, first.connection + 1)
             await writer.send(again, Welcome("one"))
-            new = await writer.pieces(4)
+            new = await writer.parts(4)
             assert [(p.start, p.end, p.part) for p in new] == [(p.start, p.end, p.part) for p in old[2:]]
             assert min(p.attempt for p in new) > max(p.attempt for p in old)
             assert sender.state.resent == 2
-            for piece in (new[0], new[2]):
-                await writer.ack(again, piece)
+            for part in (new[0], new[2]):
+                await writer.ack(again, part)
             assert [a.cells for a in await asyncio.gather(*answers)] == [12, 12, 12]
             assert (sender.state.in_flight, sender.state.in_flight_bytes) == (0, 0)
 
@@ -243,12 +264,12 @@ def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_receives_every
             one = FakeWriter(endpoint)
             await one.welcome("one")
             answer = await sender.submit(window(1))
-            await one.pieces(1)
+            await one.parts(1)
             one.context.destroy(linger=0)
             two = FakeWriter(endpoint)
             peer, hello = await two.welcome("two")
-            (piece,) = await two.pieces(1)
-            await two.ack(peer, piece, "two")
+            (part,) = await two.parts(1)
+            await two.ack(peer, part, "two")
             assert (await answer).cells == 12
             assert (hello.connection, sender.state.epoch, sender.state.resent) == (2, "two", 1)
             two.context.destroy(linger=0)
@@ -264,7 +285,7 @@ def test_beats_keep_a_connection(endpoint, window):
                 await writer.send(peer, Beat("one"))
                 await asyncio.sleep(0.05)
             await sender.submit(window(1))
-            assert (await writer.pieces(1))[0].attempt == 1
+            assert (await writer.parts(1))[0].attempt == 1
             assert sender.state.resent == 0
 
     asyncio.run(main())
@@ -311,10 +332,10 @@ def test_a_slow_writer_delays_submissions_and_windows_in_flight_are_bounded(endp
             peer, _ = await writer.welcome()
             submits = [asyncio.create_task(sender.submit(window(n))) for n in range(10)]
             for done in range(10):
-                (piece,) = await writer.pieces(1)
+                (part,) = await writer.parts(1)
                 assert sender.state.in_flight <= 4
                 assert sum(task.done() for task in submits) <= done + 4
-                await writer.ack(peer, piece)
+                await writer.ack(peer, part)
             assert [(await (await task)).cells for task in submits] == [12] * 10
 
     asyncio.run(main())

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tokiod.bus import sender as bus_sender
+from tokiod.bus.protocol import Part
 from tokiod.bus.receiver import Arrived, Receiver
 from tokiod.bus.sender import Sender, Stored
 
@@ -61,7 +63,7 @@ async def submit_all(sender, windows):
 
 def lines(windows):
     line = runpy.run_path(str(ECHO_WRITER))["line"]
-    return {line(Arrived(one, 1, b"")) for one in windows}
+    return {line(Arrived(one, Part.of(one.meta, 1), b"")) for one in windows}
 
 
 @pytest.mark.system
@@ -82,7 +84,8 @@ def test_a_writer_that_dies_at_any_step_of_its_work_loses_and_harms_no_window(en
 
 
 @pytest.mark.system
-def test_windows_of_many_pieces_are_stored_whole_after_the_writer_was_killed(endpoint, tmp_path, window):
+def test_windows_of_many_parts_are_stored_whole_after_the_writer_was_killed(endpoint, tmp_path, window, monkeypatch):
+    monkeypatch.setattr(bus_sender, "PART_BYTES", 20_000)
     windows = [window(n, parts=26, cells=1000) for n in range(WINDOWS)]
 
     async def kill_now_and_then(life, sender):

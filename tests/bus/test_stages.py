@@ -71,10 +71,12 @@ def test_the_stages_of_a_thousand_windows_add_up_to_their_age_at_the_acknowledge
             return await asyncio.gather(*answers)
 
     with subprocess.Popen([sys.executable, Path(__file__).with_name("echo_writer.py"), endpoint, tmp_path / "stored"]) as writer:
-        with stages.recording(tmp_path / "rings", tmp_path / "run", "collectors"):
-            stored = asyncio.run(scene())
-            recorded = {one.start: one for one in read_stages(tmp_path / "rings")}
-        writer.kill()
+        try:
+            with stages.recording(tmp_path / "rings", tmp_path / "run", "collectors"):
+                stored = asyncio.run(scene())
+                recorded = {one.start: one for one in read_stages(tmp_path / "rings")}
+        finally:
+            writer.kill()
     assert all(isinstance(one, Stored) for one in stored)
     assert recorded.keys() == clocks.keys()
     for start, (inner_begin, outer_begin, outer_end) in clocks.items():

@@ -1,7 +1,6 @@
-"""The wire form: messages are decoded as they were encoded, and all others are Malformed, with a reason."""
+"""The messages of the feed: they are decoded as they were encoded, and all others are Malformed, with a reason."""
 
 import json
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
-from tokiod.bus.header import Piece, Stored, decode_header, encode_heartbeat
+from tokiod.bus.header import Stored, decode_header, encode_heartbeat
 from tokiod.errors import Malformed
-from tokiod.window import Window
-from tokiod.window_data import WindowMeta
 
 REASONS = {"frames", "header", "version", "topic", "shape", "step", "columns", "column", "rows"}
 
@@ -40,11 +37,7 @@ def batches(draw):
     )
 
 
-pieces = st.builds(Piece, names, names, seconds, seconds, seconds, seconds, seconds)
 stored = st.builds(Stored, st.from_regex(r"[!-~]{1,40}", fullmatch=True), seconds, seconds)
-
-
-PIECE = Piece("src", "lmt", 0, 60, 7, 0, 1)
 
 
 @st.composite
@@ -84,9 +77,9 @@ def carried(frames):
     return [bytes(frame) for frame in frames]
 
 
-@given(names, batches(), st.none() | pieces, st.none() | stored)
-def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, piece, mark):
-    header, back = wire.decode(carried(wire.encode(system, batch, piece, mark)))
+@given(names, batches(), st.none() | stored)
+def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, mark):
+    header, back = wire.decode(carried(wire.encode(system, batch, mark)))
     assert plain(back) == plain(batch)
     assert (header.system, header.dataset, header.form, header.step, header.cells) == (
         system,
@@ -95,32 +88,23 @@ def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, piece, m
         batch.step,
         len(batch),
     )
-    assert (header.piece, header.stored) == (piece, mark)
+    assert header.stored == mark
 
 
 @given(whole_rows())
 def test_whole_rows_are_sent_without_times_and_columns_and_decoded_with_them(batch):
     rows = even_rows(batch)
     assert (rows and (rows.start, rows.count)) == rows_one_by_one(batch)
-    frames = carried(wire.encode("s", replace(batch, rows=rows), PIECE))
+    frames = carried(wire.encode("s", replace(batch, rows=rows), whole_rows=True))
     assert len(frames) == (6 if rows is None else 4)
     header, back = wire.decode(frames)
-    assert (plain(back), back.rows, header.cells, header.piece) == (plain(batch), rows, len(batch), PIECE)
-    assert len(carried(wire.encode("s", replace(batch, rows=rows), None, Stored("e", 1, 2)))) == 6
+    assert (plain(back), back.rows, header.cells) == (plain(batch), rows, len(batch))
+    assert len(wire.encode("s", replace(batch, rows=rows), Stored("e", 1, 2))) == 6
 
 
 def test_extreme_times_are_not_even_rows():
     times = np.array([-(2**63), 2**63 - 1])
     assert even_rows(Batch("g/d", "gauge", 2**64 - 1, ("a",), times, np.zeros(2, np.uint32), np.zeros(2))) is None
-
-
-@given(names, pieces)
-def test_a_window_without_data_is_two_frames(system, piece):
-    frames = wire.encode(system, None, piece)
-    assert len(frames) == 2
-    assert frames[0] == system.encode() + b"/"
-    header, batch = wire.decode(frames)
-    assert (header.system, header.dataset, header.piece, batch) == (system, "", piece, None)
 
 
 @given(names, names, names, stored)
@@ -218,7 +202,6 @@ def with_header(**changes):
         pytest.param(with_header(cells=10**30), "header", id="count beyond any integer"),
         pytest.param(with_header(cells=3.5), "header", id="half a cell"),
         pytest.param(with_header(cells=True), "header", id="count that is no number"),
-        pytest.param(with_header(piece={"source": "s"}), "header", id="half a piece"),
         pytest.param(with_header(stored={"epoch": "", "sequence": 1, "watermark": 0}), "header", id="no epoch"),
         pytest.param(with_header(version=2), "version", id="another version"),
         pytest.param(with_frame(0, b""), "topic", id="empty topic"),
@@ -272,7 +255,7 @@ def test_invalid_messages_are_refused_for_their_reason(damage, reason):
 def test_invalid_rows_are_refused_for_their_reason(damage, reason):
     time, column = np.repeat(np.arange(3) * 5, 2), np.tile(np.arange(2, dtype=np.uint32), 3)
     batch = Batch("datatargets/readbytes", "counter", 5, ("OST0000", "OST0001"), time, column, time * 7, Rows(0, 3))
-    frames = carried(wire.encode("s", batch, PIECE))
+    frames = carried(wire.encode("s", batch, whole_rows=True))
     assert plain(wire.decode(frames)[1]) == plain(batch)
     with pytest.raises(Malformed) as caught:
         wire.decode(damage(frames))
@@ -280,11 +263,11 @@ def test_invalid_rows_are_refused_for_their_reason(damage, reason):
 
 
 def test_a_header_can_be_decoded_independently_of_the_arrays():
-    frames = carried(wire.encode("s", a_batch(), Piece("src", "lmt", 0, 60, 7, 0, 1)))
+    frames = carried(wire.encode("s", a_batch(), Stored("e", 1, 2)))
     damaged = [*frames[:3], b"", b"", b""]
     with pytest.raises(Malformed, match="shape"):
         wire.decode(damaged)
-    assert decode_header(damaged).piece == Piece("src", "lmt", 0, 60, 7, 0, 1)
+    assert decode_header(damaged).stored == Stored("e", 1, 2)
 
 
 def test_an_unknown_field_is_ignored():
@@ -308,7 +291,7 @@ def damaged(draw):
     """Frames of a valid message, some of them cut, or with bytes changed, inserted or swapped."""
     batch = draw(batches() | whole_rows())
     batch = replace(batch, rows=even_rows(batch))
-    frames = [bytearray(frame) for frame in wire.encode(draw(names), batch, draw(pieces), draw(stored))]
+    frames = [bytearray(frame) for frame in wire.encode(draw(names), batch, draw(stored), whole_rows=draw(st.booleans()))]
     for _ in range(draw(st.integers(1, 4))):
         frame = frames[draw(st.integers(0, len(frames) - 1))]
         place = draw(st.integers(0, len(frame)))
@@ -345,26 +328,3 @@ def test_a_damaged_message_is_malformed_or_a_valid_batch(frames):
     assert len(set(batch.columns)) == len(batch.columns)
     assert batch.step > 0
     assert frames[0] == f"{header.system}/{batch.dataset}".encode()
-
-
-@given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
-def test_a_piece_knows_its_window_unless_it_ends_before_it_starts(start, end):
-    piece = Piece("src", "lmt", start, end, 1, 0, 1)
-    if start < end:
-        assert piece.meta("s") == WindowMeta("src", "lmt", "s", Window(start, end))
-    else:
-        with pytest.raises(ValueError, match="must end after it starts"):
-            piece.meta("s")
-
-
-def test_the_names_of_few_large_messages_are_kept():
-    """A peer that sends other names with each message costs a bounded amount of memory."""
-    kept = 8 * (2 << 20)
-    tracemalloc.start()
-    try:
-        for number in range(40):
-            wire._names("\n".join(f"{number}-{index:0390d}" for index in range(2000)).encode())
-        assert tracemalloc.get_traced_memory()[0] < kept
-    finally:
-        tracemalloc.stop()
-        wire._names_many.cache_clear()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.crossing import parts as crossing_parts
-from tokiod.crossing.parts import MAX_SETTLED_WINDOWS, PART_OVERHEAD_BYTES, SMALL_BYTES, Joining, cut, encoded
+from tokiod.crossing.parts import MAX_SETTLED_WINDOWS, PART_BYTES, PART_OVERHEAD_BYTES, SMALL_BYTES, Joining, cut, encoded
 from tokiod.errors import Malformed, Refusal
 from tokiod.window_data import WindowData
 
@@ -49,12 +49,12 @@ def test_large_pieces_are_views_and_small_ones_share_a_frame():
 def test_a_window_that_can_never_cross_is_refused(monkeypatch):
     batch = Batch("g/d", "gauge", 5, ("a\n",), np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1))
     with pytest.raises(Refusal, match="source src: columns: column 0, ") as refused:
-        encoded("src", WindowData([batch]))
+        encoded("src", WindowData([batch]), PART_BYTES)
     assert refused.value.when == "never"
     monkeypatch.setattr(crossing_parts, "MAX_WINDOW_BYTES", 1 << 20)
     zeros = np.zeros(1 << 16, np.int64)
     with pytest.raises(Refusal, match=r"source src: a window of .* the limit is 1 MiB: set a shorter `window`") as refused:
-        encoded("src", WindowData([Batch("g/d", "counter", 5, ("a",), zeros, zeros.astype(np.uint32), zeros)]))
+        encoded("src", WindowData([Batch("g/d", "counter", 5, ("a",), zeros, zeros.astype(np.uint32), zeros)]), PART_BYTES)
     assert refused.value.when == "never"
 
 
@@ -112,7 +112,7 @@ def test_a_window_that_is_too_large_is_refused_for_good_and_parts_without_bytes_
     joining = Joining(10 * PART_OVERHEAD_BYTES)
     for part in range(10):
         add(joining, b"", part=part, parts=1001)
-    with pytest.raises(Refusal, match="of an incomplete window") as refused:
+    with pytest.raises(Refusal, match=r"a window of .* the limit is .*: set a shorter `window`") as refused:
         add(joining, b"", part=10, parts=1001)
     assert refused.value.when == "never"
     assert joining.nbytes == 11 * PART_OVERHEAD_BYTES

@@ -12,9 +12,8 @@ from counted import configured, counting_here, values
 
 from tokiod.batch import Batch
 from tokiod.bus import wire
-from tokiod.bus.feed import Feed
+from tokiod.bus.feed import MAX_FRAME_BYTES, Feed
 from tokiod.bus.header import Stored
-from tokiod.bus.pieces import MAX_FRAME_BYTES
 from tokiod.bus.publisher import Publisher
 from tokiod.feed_proxy.proxy import DRAIN_SECONDS, FeedProxy
 from tokiod.subscribe.subscriber import Gap, Reader, Update

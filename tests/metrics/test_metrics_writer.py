@@ -10,10 +10,10 @@ import pytest
 import zmq
 from counted import configured, counting_here, values
 from msgspec import structs
+from window_messages import messages
 
-from tokiod.bus import protocol, wire
+from tokiod.bus import protocol
 from tokiod.bus.feed import Feed
-from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Hello, Reject
 from tokiod.bus.receiver import Receiver
 from tokiod.ledger.ledger import Ledger
@@ -63,9 +63,8 @@ class Site:
     def store(self, first, last, attempt=1):
         """Send a window and return the writer's answer."""
         collected = model.window(SAMPLES, first, last)
-        for part, batch in enumerate(collected.batches):
-            piece = Piece("a", "lmt", collected.meta.window.start, collected.meta.window.end, attempt, part, len(collected.batches))
-            self.dealer.send_multipart([bytes(frame) for frame in wire.encode("fs", batch, piece)])
+        for frames in messages(collected, attempt, parts=2):
+            self.dealer.send_multipart(frames)
         answers = []
 
         def is_answered():

@@ -32,8 +32,8 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
-from tokiod.bus.header import Piece
-from tokiod.bus.reassembly import Arrived
+from tokiod.bus.protocol import Part
+from tokiod.bus.receiver import Arrived
 from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.ledger.changes import KEEP_SECONDS
 from tokiod.ledger.ledger import Ledger
@@ -376,7 +376,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def arrive(self, one: System, arrived: list[Collected], attempt: int) -> list[Collected] | None:
         """Let the writer have windows; return those that are to come again soon, None where it died."""
         self.in_flight, self.there = arrived, {path for path in one.paths if path.exists()}
-        self.mailbox.arrived = [Arrived(collected, Piece.of(collected.meta, attempt, 0, 1), b"") for collected in arrived]
+        self.mailbox.arrived = [Arrived(collected, Part.of(collected.meta, attempt), b"") for collected in arrived]
         for collected in arrived:
             one.model.send(collected)
         self.ledgers = [*self.ledgers, self.ledger._database.sql.serialize()][-2:]

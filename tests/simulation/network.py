@@ -28,7 +28,7 @@ LATE_SECONDS = 300.0
 class Network:
     """All endpoints, and what goes wrong between them. seconds: the usual delay of a message, at most; max_frame: bytes of a frame.
 
-    A longer frame is wrong, because ZeroMQ ends its connection; the topic and the header are not counted.
+    A longer frame is wrong, because ZeroMQ ends its connection; the head is not counted.
     """
 
     def __init__(self, loop: SimulatedLoop, rng: random.Random, seconds: float, max_frame: int = 2**20) -> None:
@@ -250,7 +250,7 @@ class Connection:
     def _arrive(self) -> None:
         if self.server is not None and self._on_way:
             frames = self._on_way.popleft()
-            if longest := max((len(frame) for frame in frames[2:] if len(frame) > self._network.max_frame), default=0):
+            if longest := max((len(frame) for frame in frames[1:] if len(frame) > self._network.max_frame), default=0):
                 self._network.loop.failure = Wrong(f"a frame of {longest} bytes, and ZeroMQ ends a connection at {self._network.max_frame}")
             self.server.put([self.name, *frames])
             self._room.set()

@@ -42,7 +42,7 @@ from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, che
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
 from tokiod.archive.seal_marker import mark, marked_files
-from tokiod.bus import pieces
+from tokiod.bus import feed, sender
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
 from tokiod.config.schema import ArchiveConfig, BusConfig, Config, HubConfig
@@ -172,22 +172,23 @@ def play(plan: Plan) -> Outcome:
 def _small_limits(plan: Plan) -> Callable[[], None]:
     """Set the product's limits as small as the site is, so that they are reached, and its randomness; return what sets them back.
 
-    These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
+    These archives have a few files, not hundreds, and windows of a few cells; those of jobs have more.
     """
-    before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
+    before = file_scan.FILES_PER_TURN, feed.MAX_FRAME_BYTES, feed.MAX_PIECE_CELLS, sender.PART_BYTES
     merged, opened = job_table.MERGE_WINDOWS, job_table.opened
     secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
-    def set_to(files: int, frame_bytes: int, cells: int) -> None:
-        file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS = files, frame_bytes, cells
-        pieces._column_groups.cache_clear()
+    def set_to(files: int, frame_bytes: int, cells: int, part_bytes: int) -> None:
+        file_scan.FILES_PER_TURN, feed.MAX_FRAME_BYTES, feed.MAX_PIECE_CELLS, sender.PART_BYTES = files, frame_bytes, cells, part_bytes
+        feed._column_groups.cache_clear()
 
     def set_back() -> None:
         set_to(*before)
         secrets.token_hex = secret
         job_table.MERGE_WINDOWS, job_table.opened = merged, opened
 
-    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs and not plan.has_nodes else before[1:]))
+    small = MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8, MAX_FRAME_BYTES
+    set_to(1, *(before[1:] if plan.has_jobs or plan.has_nodes else small))
     job_table.MERGE_WINDOWS = MERGE_WINDOWS
     # The key of job ids is part of what the log says of a job.
     secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
@@ -220,7 +221,7 @@ class Site:
         self.clock = MachineClock(loop, float(plan.begin), self.tick)
         self.journal = Journal(directory, self.clock)
         self.loop = loop
-        self.network = Network(loop, random.Random(f"network/{plan.seed}"), 2.0, pieces.MAX_FRAME_BYTES)
+        self.network = Network(loop, random.Random(f"network/{plan.seed}"), 2.0, sender.PART_BYTES)
         self.acknowledged = Acknowledged()
         self.sources = {source.name: source for number in range(plan.systems) for source in self._sources(number)}
         SOURCES.clear()

@@ -240,8 +240,8 @@ def test_a_process_may_end_only_because_of_an_error_that_was_injected(tmp_path):
 def test_a_frame_that_zeromq_would_refuse_is_found(monkeypatch):
     plan = replace(NIGHT, step=600, columns=2, hours=3.0, events=())
     assert not play(plan).wrong
-    monkeypatch.setattr("tokiod.bus.pieces.cut", lambda batch: iter([batch]))
-    assert "a frame of 192 bytes" in play(plan).wrong
+    monkeypatch.setattr("tokiod.crossing.parts.cut", lambda pieces, _size: [[b"".join(pieces)]])
+    assert "a frame of 520 bytes" in play(plan).wrong
 
 
 def test_a_ledger_that_is_removed_and_made_anew_without_the_files_is_found(monkeypatch):

@@ -201,7 +201,7 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
         with capsys.disabled():
             print(f"\n{CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
                   f"lag at most {max(lags):.1f} s, {max(quiet):.1f} s before")  # fmt: skip
-        # On a machine so slow that the collectors reconnect, the pieces of the old connection are dropped and counted too, and sent again.
+        # On a machine so slow that the collectors reconnect, the parts of the old connection are dropped and counted too, and sent again.
         resent = place.count("tokiod_bus_resent_windows_total")
         assert counts[:2] == [CONNECTIONS, MESSAGES]
         assert counts[2] == MESSAGES or (resent and counts[2] > MESSAGES)

@@ -17,15 +17,15 @@ import pytest
 import zmq
 from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
 from structlog.testing import capture_logs
+from window_messages import messages
 
 from collectors import lmt
 from sinks.tts.seams import Seams
 from sinks.tts.sink import TtsSink
 from tokiod.batch import Batch
-from tokiod.bus import protocol, wire
+from tokiod.bus import protocol
 from tokiod.bus.feed import Feed
-from tokiod.bus.header import Piece
-from tokiod.bus.protocol import VERSION, Ack, Beat, Hello, Reject, Welcome
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.errors import Refusal
@@ -94,10 +94,10 @@ class Site:
         while not (self.dealer.poll(0) and self.feed.subscriptions):
             self.writer.turn(10)
             self.feed.poll()
-        assert self.answers(1) == [Welcome(EPOCH, version=VERSION)]
+        assert self.answers(1) == [Welcome(EPOCH)]
 
     def send(self, collected, attempt=1):
-        for frames in pieces(collected, attempt):
+        for frames in messages(collected, attempt):
             self.dealer.send_multipart(frames)
 
     def store(self, *collected, attempt=1):
@@ -136,12 +136,6 @@ class Site:
 def site(tmp_path):
     with tempfile.TemporaryDirectory(prefix="writer") as sockets, ExitStack() as stack:
         yield Site(tmp_path, sockets, stack)
-
-
-def pieces(collected, attempt=1):
-    batches = collected.batches or [None]
-    parts = [Piece.of(collected.meta, attempt, part, len(batches)) for part in range(len(batches))]
-    return [[bytes(frame) for frame in wire.encode(collected.meta.system, *one)] for one in zip(batches, parts, strict=True)]
 
 
 def rows(first, last, samples=SAMPLES):
@@ -540,35 +534,38 @@ def test_a_subscriber_that_comes_late_is_told_how_far_the_archive_has_got(site):
 # ---- what may not come in
 
 
-def changed(frames, piece=None, **changes):
-    header = json.loads(frames[1])
-    return [frames[0], json.dumps(header | {"piece": header["piece"] | (piece or {})} | changes).encode(), *frames[2:]]
+def changed(frames, **changes):
+    return [json.dumps(json.loads(frames[0]) | changes).encode(), *frames[1:]]
+
+
+def replaced(frames, old, new):
+    head, content = frames
+    assert content.count(old) == 1
+    return [head, content.replace(old, new)]
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        pytest.param(lambda f: [*f[:5], f[5][:-8]], "shape", id="fewer values than cells"),
-        pytest.param(lambda f: [*f[:5], f[5][: len(f[5]) // 2]], "shape", id="values of four bytes"),
-        pytest.param(lambda f: [*f[:3], f[3] + b"\0" * 8, *f[4:]], "shape", id="more times than cells"),
-        pytest.param(lambda f: changed(f, form="text"), "header", id="a form that is none"),
-        pytest.param(lambda f: [b"other/x", *f[1:]], "topic", id="another topic"),
-        pytest.param(lambda f: changed(f, version=2), "version", id="another version"),
-        pytest.param(lambda f: [*f[:4], np.full(len(f[4]) // 4, 3, "<u4").tobytes(), f[5]], "column", id="a column beyond the names"),
-        pytest.param(lambda f: [*f[:2], b"a\n\nb", *f[3:]], "columns", id="a column without a name"),
-        pytest.param(lambda f: [*f[:2], b"a\na\nb", *f[3:]], "columns", id="a column twice"),
-        pytest.param(lambda f: [*f[:2], b"a\n\xff\nb", *f[3:]], "columns", id="a name that is no text"),
-        pytest.param(lambda f: changed(f, {"start": 2**50, "end": 2**51}), "header", id="a window beyond any calendar"),
-        pytest.param(lambda f: changed(f, {"end": 0}), "window", id="a window that ends before it starts"),
+        pytest.param(lambda f: [f[0], f[1][:-8]], "shape", id="fewer values than cells"),
+        pytest.param(lambda f: [*f, b"\0" * 8], "shape", id="more values than cells"),
+        pytest.param(lambda f: replaced(f, b"counter", b"nothing"), "header", id="a form that is none"),
+        pytest.param(lambda f: changed(f, system="../x"), "header", id="a system that climbs"),
+        pytest.param(lambda f: replaced(f, b"OST0001", b"OST\n001"), "shape", id="more columns than the rows have"),
+        pytest.param(lambda f: replaced(f, b"OST0001", b"OST000\n"), "columns", id="a column without a name"),
+        pytest.param(lambda f: replaced(f, b"OST0001", b"OST0000"), "columns", id="a column twice"),
+        pytest.param(lambda f: replaced(f, b"OST0001", b"OST000\xff"), "columns", id="a name that is no text"),
+        pytest.param(lambda f: changed(f, start=2**50, end=2**51), "control", id="a window beyond any calendar"),
+        pytest.param(lambda f: changed(f, end=0), "window", id="a window that ends before it starts"),
     ],
 )
 def test_a_malformed_message_is_counted_stores_nothing_and_the_next_window_goes_through(site, damage, reason):
     whole = model.window(SAMPLES, 0, 8)
     bad = Collected(whole.meta, whole.batches[:1])
-    site.dealer.send_multipart(damage(pieces(bad)[0]))
+    site.dealer.send_multipart(damage(messages(bad)[0]))
     good = site.store(rows(8, 16))
     assert good[-1] == ack(8, 16)
-    assert [(one.retry, one.message.partition(":")[0]) for one in good[:-1]] in ([], [(False, reason)])
+    assert [(one.retry, one.message.split(": ")[1]) for one in good[:-1]] in ([], [(False, reason)])
     assert dict(site.receiver.dropped) == {reason: 1}
     assert site.stored() == [span(8, 16)]
     assert filled(held(site.tts)) == cells_of(SAMPLES, 8, 16)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tokiod.bus.curve import ClientKeys
-    from tokiod.bus.header import Frame
+    from tokiod.crossing.codec import Frame
 
 MAX_WAITING_MESSAGES = 16
 """In the socket: few, because only what is acknowledged has arrived."""

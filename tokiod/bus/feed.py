@@ -7,19 +7,25 @@ the external clients (tokiod.feed_proxy).
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
+from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
 from tokiod.bus.header import Stored
-from tokiod.bus.pieces import cut
 from tokiod.bus.publisher import Publisher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-    from tokiod.batch import Batch
+MAX_FRAME_BYTES = (2 << 20) - 4096
+"""Of a frame of the feed; encryption and framing add less than 4096 bytes."""
+MAX_PIECE_CELLS = MAX_FRAME_BYTES // 8
 
 
 class Feed(Publisher):
@@ -55,3 +61,48 @@ class Feed(Publisher):
         self._numbers[system, dataset] += 1
         if (last := self.last(system, dataset)) is not None:
             self.note(system, dataset, msgspec.structs.replace(last, sequence=self._numbers[system, dataset]))
+
+
+def cut(batch: Batch) -> Iterator[Batch]:
+    """Yield a batch in pieces of which each array, and the names, fit into a frame."""
+    groups = _column_groups(batch.columns)
+    if len(groups) <= 1:
+        yield from _cut_rows(batch)
+        return
+    for first, end in groups:
+        yield from _cut_rows(_columns(batch, first, end))
+
+
+def _columns(batch: Batch, first: int, end: int) -> Batch:
+    """Return the part of a batch that lies in some of its columns."""
+    inside = (batch.column >= first) & (batch.column < end)
+    column = batch.column[inside] - np.uint32(first)
+    part = Batch(batch.dataset, batch.form, batch.step, batch.columns[first:end], batch.time[inside], column, batch.value[inside])
+    return replace(part, rows=even_rows(part))
+
+
+def _cut_rows(batch: Batch) -> Iterator[Batch]:
+    width = len(batch.columns)
+    if len(batch) <= MAX_PIECE_CELLS:
+        yield batch
+        return
+    cells = MAX_PIECE_CELLS if batch.rows is None else MAX_PIECE_CELLS // width * width
+    for first in range(0, len(batch), cells):
+        some = slice(first, first + cells)
+        time = batch.time[some]
+        rows = None if batch.rows is None else Rows(batch.rows.start + first // width * batch.step, len(time) // width)
+        yield replace(batch, time=time, column=batch.column[some], value=batch.value[some], rows=rows)
+
+
+# The names of a source are the same in every window.
+@lru_cache(maxsize=64)
+def _column_groups(columns: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return [first, end) of each group of columns whose names fit into a frame, and of which one row fits into a frame."""
+    groups, first, size = [], 0, 0
+    for index, name in enumerate(columns):
+        nbytes = len(name.encode()) + 1
+        if size + nbytes > MAX_FRAME_BYTES or index - first >= MAX_PIECE_CELLS:
+            groups.append((first, index))
+            first, size = index, 0
+        size += nbytes
+    return [*groups, (first, len(columns))]

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokiod.crossing.codec import Frame
     from tokiod.errors import Refusal
-    from tokiod.window_data import Collected
+    from tokiod.window_data import WindowMeta
     from tokiod.window_result import Answer, Stored
 
 
-class _Window(msgspec.Struct, frozen=True, eq=False):
-    collected: Collected
+class InFlight(msgspec.Struct, frozen=True, eq=False):
+    """A window. parts: the frames of each; nbytes: of its samples and rows."""
+
+    meta: WindowMeta
+    parts: Sequence[Sequence[Frame]]
     nbytes: int
     answer: Answer
 
@@ -34,7 +40,7 @@ class InFlightWindows:
         self.nbytes = 0
         self.resent = 0
         self._attempts = count(1)
-        self._windows: dict[int, _Window] = {}
+        self._windows: dict[int, InFlight] = {}
         self._unsent: asyncio.Queue[int] = asyncio.Queue()
         self._adding = asyncio.Lock()
         self._room = asyncio.Event()
@@ -42,39 +48,37 @@ class InFlightWindows:
     def __len__(self) -> int:
         return len(self._windows)
 
-    async def add(self, collected: Collected) -> Answer:
+    async def add(self, meta: WindowMeta, parts: Sequence[Sequence[Frame]], nbytes: int) -> Answer:
         """Wait for room, then take a window; return the future of its answer."""
-        nbytes = collected.nbytes
         async with self._adding:
             while not self._has_room(nbytes):
                 self._room.clear()
                 await self._room.wait()
-            window = _Window(collected, nbytes, asyncio.get_running_loop().create_future())
+            window = InFlight(meta, parts, nbytes, asyncio.get_running_loop().create_future())
             self.nbytes += nbytes
             self._enqueue(window)
         return window.answer
 
-    async def next(self) -> tuple[int, Collected]:
+    async def next(self) -> tuple[int, InFlight]:
         """Wait for a window to send, and return the number of the attempt that this will be."""
         while True:
             attempt = await self._unsent.get()
             if attempt in self._windows:
-                return attempt, self._windows[attempt].collected
+                return attempt, self._windows[attempt]
 
     def is_current(self, attempt: int) -> bool:
         """Return whether an attempt still waits for its answer."""
         return attempt in self._windows
 
-    def resolve(self, attempt: int, outcome: Stored | Refusal) -> Collected | None:
-        """Pass on the answer to an attempt and return its window, or None if the attempt is not current."""
+    def resolve(self, attempt: int, outcome: Stored | Refusal) -> None:
+        """Pass on the answer to an attempt, if it is current."""
         window = self._windows.pop(attempt, None)
         if window is None:
-            return None
+            return
         self.nbytes -= window.nbytes
         self._room.set()
         if not window.answer.done():
             window.answer.set_result(outcome)
-        return window.collected
 
     def renew(self) -> None:
         """Begin a new attempt at every window, in their order: the writer that received the others may be gone."""
@@ -92,7 +96,7 @@ class InFlightWindows:
     def _has_room(self, nbytes: int) -> bool:
         return not self._windows or (len(self._windows) < self.max_windows and self.nbytes + nbytes <= self.max_bytes)
 
-    def _enqueue(self, window: _Window) -> None:
+    def _enqueue(self, window: InFlight) -> None:
         attempt = next(self._attempts)
         self._windows[attempt] = window
         self._unsent.put_nowait(attempt)

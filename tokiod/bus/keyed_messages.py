@@ -24,6 +24,7 @@ from tokiod.batch import Batch, Rows
 from tokiod.bus import wire
 from tokiod.bus.header import checked_topic
 from tokiod.bus.packed import pack, unpack
+from tokiod.crossing.names import check_columns
 from tokiod.errors import Malformed
 from tokiod.window import LATEST
 
@@ -207,7 +208,8 @@ def _from_json(value: bytes, _system: str, dataset: str, rows: Rows, step: int) 
         raise Malformed("rows", f"{len(found.times)} times and {len(found.values)} values, expected {rows.count} rows")
     if found.times != list(range(rows.start, rows.end(step), step)) or {len(row) for row in found.values} != {width}:
         raise Malformed("rows", f"times or values differ from {rows} of {width} columns")
-    wire.check_dataset(_system, dataset, found.columns)
+    checked_topic(_system, dataset)
+    check_columns(found.columns)
     time, column = rows.arrays(step, width)
     # None becomes NaN.
     cells = np.array(found.values, np.float64).ravel()

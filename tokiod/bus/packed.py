@@ -13,7 +13,7 @@ from tokiod.errors import Malformed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokiod.bus.header import Frame
+    from tokiod.crossing.codec import Frame
 
 _LENGTH = struct.Struct("<I")
 MAX_FRAMES = 16

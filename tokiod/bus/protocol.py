@@ -1,8 +1,9 @@
 """Messages of the inner bus next to the windows: one frame of JSON each, distinguished by "type".
 
     collector -> writer   Hello                    identifies the process; repeated every second or so, so that silence means something
-                          windows, piece by piece  tokiod.bus.wire, with a Piece
-    writer -> collector   Welcome                  the epoch of this run of the writer; it knows no earlier pieces: send all windows now
+                          Part                     of a window; its frames follow, see tokiod.crossing.parts
+    writer -> collector   Welcome                  the epoch of this run of the writer; it knows no earlier parts: send all windows now
+                          Refused                  the collector is of another version
                           Ack, Reject              a window is in the file, synced, and in the ledger; or it is not, and why
                           Beat                     a sign of life
 
@@ -16,25 +17,23 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from tokiod.bus.header import Name  # noqa: TC001 - msgspec reads annotations
+from tokiod.batch import Count, Extent, Second  # noqa: TC001 - msgspec reads annotations
+from tokiod.crossing.dialogue import VERSION
+from tokiod.crossing.names import Name, check_names
 from tokiod.errors import Malformed, Refusal
+from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 if TYPE_CHECKING:
-    from tokiod.bus.header import Frame, Piece
+    from collections.abc import Mapping
 
-TABLES = 2
-"""The version of the wire from which on windows hold rows of tables."""
-VERSION = TABLES
-VERSIONS = (1, VERSION)
-"""This version of the wire and the one before, which processes of two versions of tokiod speak during an upgrade. It grows when a process
-of the version before would misunderstand a message; fields that a process does not know are ignored."""
+    from tokiod.crossing.codec import Frame
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """A collector process on a new connection. connection: counts up, so that the newest one is known however late another is read.
 
-    version: of the wire. A writer that does not speak it is silent, so a collector offers its versions in turn. sender: bounded, because
-    the writer keeps it for a while after the connection has ended.
+    sender: bounded, because the writer keeps it for a while after the connection has ended.
     """
 
     sender: Name
@@ -42,15 +41,45 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     version: int = VERSION
 
 
+class Part(msgspec.Struct, frozen=True, tag="part"):
+    """A part of an attempt at a window of a source."""
+
+    source: Name
+    kind: Name
+    system: Name
+    start: Second
+    end: Second
+    extent: Extent
+    attempt: Count
+    part: Count
+    parts: Count
+
+    @classmethod
+    def of(cls, meta: WindowMeta, attempt: int, part: int = 0, parts: int = 1) -> Self:
+        """Return the part of a window. Raises Malformed for names that the writer would not take."""
+        check_names(meta.source, meta.kind, meta.system)
+        return cls(meta.source, meta.kind, meta.system, meta.window.start, meta.window.end, meta.extent, attempt, part, parts)
+
+    def meta(self, records: int | None, dropped: Mapping[str, int]) -> WindowMeta:
+        """Return the metadata of the window."""
+        return WindowMeta(self.source, self.kind, self.system, Window(self.start, self.end), records, dropped, self.extent)
+
+
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """The answer to the first Hello of a connection; a second Welcome means that the writer had forgotten the connection.
 
-    reloads: as in Beat; version: of the wire, as the Hello offered it.
+    reloads: as in Beat.
     """
 
     epoch: str
     reloads: int = 0
-    version: int = 1
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """A Hello is refused, for a reason in a sentence."""
+
+    epoch: str
+    reason: str
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):
@@ -78,10 +107,10 @@ class Reject(msgspec.Struct, frozen=True, tag="reject"):
     later: bool = False
 
     @classmethod
-    def of(cls, epoch: str, piece: Piece, refusal: Refusal) -> Self:
-        """Return the message that refuses the window of a piece."""
+    def of(cls, epoch: str, head: Part, refusal: Refusal) -> Self:
+        """Return the message that refuses the window of a part."""
         when = refusal.when
-        return cls(epoch, piece.source, piece.start, piece.end, piece.attempt, refusal.message, when != "never", when == "busy")
+        return cls(epoch, head.source, head.start, head.end, head.attempt, refusal.message, when != "never", when == "busy")
 
     @property
     def refusal(self) -> Refusal:
@@ -96,22 +125,25 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
     reloads: int = 0
 
 
-FromWriter = Welcome | Ack | Reject | Beat
+FromCollector = Hello | Part
+FromWriter = Welcome | Refused | Ack | Reject | Beat
 
 encode = msgspec.json.encode
-_hello = msgspec.json.Decoder(Hello).decode
+_from_collector: msgspec.json.Decoder[FromCollector] = msgspec.json.Decoder(FromCollector)
 _from_writer: msgspec.json.Decoder[FromWriter] = msgspec.json.Decoder(FromWriter)
 
 
-def decode_hello(frame: Frame) -> Hello:
+def decode_from_collector(frame: Frame) -> FromCollector:
     """Decode a message from a collector. Raises Malformed."""
     try:
-        hello = _hello(frame)
+        message = _from_collector.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("control", str(error)) from None
-    if hello.version not in VERSIONS:
-        raise Malformed("version", f"a collector with version {hello.version}, expected {' or '.join(map(str, VERSIONS))}")
-    return hello
+    if isinstance(message, Part):
+        check_names(message.source, message.kind, message.system)
+        if message.start >= message.end:
+            raise Malformed("window", f"[{message.start}, {message.end}) is no window")
+    return message
 
 
 def decode_from_writer(frame: Frame) -> FromWriter:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokiod.bus.curve import ServerKeys
-    from tokiod.bus.header import Frame, Stored
+    from tokiod.bus.header import Stored
+    from tokiod.crossing.codec import Frame
 
 log = structlog.get_logger()
 

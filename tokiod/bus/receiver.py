@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 import zmq
 
-from tokiod.bus import protocol, wire
-from tokiod.bus.header import decode_header
-from tokiod.bus.reassembly import Arrived, Reassembly
+from tokiod.bus import protocol
 from tokiod.bus.server_socket import ServerSocket
+from tokiod.crossing.codec import decode
+from tokiod.crossing.dialogue import VERSION
+from tokiod.crossing.parts import MAX_INCOMPLETE_BYTES, PART_BYTES, Joining
 from tokiod.errors import Malformed, Refusal
-from tokiod.window import MAX_WINDOW_BYTES
+from tokiod.window_data import Collected
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from tokiod.bus.header import Frame, Piece
+    from tokiod.crossing.codec import Frame
 
 __all__ = ["Arrived", "Receiver"]
 
 MAX_MESSAGES_PER_POLL = 256
 """So that a flood of messages can't keep the writer from committing."""
-MAX_RECEIVED_FRAME_BYTES = 2 << 20
-"""Of one frame on the wire; libzmq ends the connection of a client that announces a longer one, because it allocates the memory at once.
-Pieces have frames of MAX_FRAME_BYTES; where hosts send them, encryption adds to them."""
-MAX_INCOMPLETE_BYTES = MAX_WINDOW_BYTES + (64 << 20)
-"""Of the pieces of all incomplete windows: the largest window, and what is counted for each of its pieces."""
 SILENCE_SECONDS = 60.0
 """After which a connection is forgotten, with its incomplete windows."""
+
+
+Key = tuple[bytes, str, int, int]
+"""Of a window: peer, source, start, end."""
 
 
 class _Peer(msgspec.Struct):
@@ -41,13 +41,21 @@ class _Peer(msgspec.Struct):
     last_message: float
 
 
+class Arrived(msgspec.Struct, frozen=True, eq=False):
+    """A complete window. head: of the part that came first; peer: its connection."""
+
+    collected: Collected
+    head: protocol.Part
+    peer: bytes
+
+
 class Receiver:
-    """Reassemble windows, return them to the writer, and answer the collectors.
+    """Join windows, return them to the writer, and answer the collectors.
 
     A plain socket in a plain loop that never blocks. ROUTER drops what it can't send, which is safe because a collector that misses an
-    answer sends the window again. Pieces count only on the newest connection of a sender (see Hello): messages of a connection that was
+    answer sends the window again. Parts count only on the newest connection of a sender (see Hello): messages of a connection that was
     replaced may be read much later, and must not undo what came over the next one.
-    No incoming message raises: `dropped` counts malformed ones by reason. If its header is valid, a malformed piece is answered with a
+    No incoming message raises: `dropped` counts malformed ones by reason. If its header is valid, a malformed part is answered with a
     Reject, so that its collector does not send it again.
     bind: makes the socket at the endpoint. wakeups: what else ends the waiting of poll() once it can be read.
     """
@@ -64,16 +72,16 @@ class Receiver:
         self.epoch = epoch
         self.wakeups: tuple[int | zmq.SyncSocket, ...] = ()
         self._monotonic = monotonic
-        self._reassembly = Reassembly(max_incomplete_bytes)
+        self._joining: Joining[Key, protocol.Part] = Joining(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
         self._reloads = 0
-        options: dict[int, int] = {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
+        options: dict[int, int] = {zmq.MAXMSGSIZE: PART_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
         self._server = bind("bus", zmq.ROUTER, endpoint, None, options)
 
     @property
     def dropped(self) -> Counter[str]:
         """Messages that were dropped, by reason."""
-        return self._reassembly.dropped
+        return self._joining.dropped
 
     @property
     def peers(self) -> int:
@@ -82,8 +90,8 @@ class Receiver:
 
     @property
     def incomplete_bytes(self) -> int:
-        """Bytes of the pieces of incomplete windows."""
-        return self._reassembly.nbytes
+        """Bytes of the parts of incomplete windows."""
+        return self._joining.nbytes
 
     def poll(self, timeout_ms: int) -> list[Arrived]:
         """Read messages, after waiting for the first one at most so long, and return the windows that are complete now."""
@@ -99,12 +107,12 @@ class Receiver:
 
     def ack(self, arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
         """Answer that a window is stored: only after its file is synced and the ledger has recorded it."""
-        piece = arrived.piece
-        self._send(arrived.peer, protocol.Ack(self.epoch, piece.source, piece.start, piece.end, piece.attempt, cells, dropped))
+        head = arrived.head
+        self._send(arrived.peer, protocol.Ack(self.epoch, head.source, head.start, head.end, head.attempt, cells, dropped))
 
     def refuse(self, arrived: Arrived, refusal: Refusal) -> None:
         """Answer that a window is not stored, and when it may be collected again."""
-        self._refuse(arrived.peer, arrived.piece, refusal)
+        self._refuse(arrived.peer, arrived.head, refusal)
 
     def beat(self) -> None:
         """Send a sign of life to every collector."""
@@ -141,33 +149,46 @@ class Receiver:
             return None
 
     def _handle(self, peer: bytes, message: list[Frame]) -> Arrived | None:
-        if len(message) == 1:
-            self._welcome(peer, protocol.decode_hello(message[0]))
+        if not message:
+            raise Malformed("control", "a message without a frame")
+        said = protocol.decode_from_collector(message[0])
+        if isinstance(said, protocol.Hello):
+            self._welcome(peer, said)
             return None
         if peer not in self._peers:
-            raise Malformed("hello", "a piece on a connection without a Hello, or on a replaced one")
+            raise Malformed("hello", "a part on a connection without a Hello, or on a replaced one")
         self._peers[peer].last_message = self._monotonic()
-        header = decode_header(message)
+        key = peer, said.source, said.start, said.end
         try:
-            content = wire.decode_rows(header, message) if header.table is not None else wire.decode_batch(header, message)
-            arrived = self._reassembly.add(peer, header, content)
+            arrived = self._joined(key, said, message[1:])
         except (Malformed, Refusal) as error:
-            if header.piece:
-                self._reassembly.settle(peer, header.piece)
-                self._refuse(peer, header.piece, Refusal(str(error), "never"))
+            self._joining.settle(key, said.attempt)
+            self._refuse(peer, said, Refusal(f"source {said.source}: {error}", "never"))
             raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
-        for partial in self._reassembly.pop_excess():
-            self._refuse(partial.peer, partial.piece, Refusal(f"over {self._reassembly.max_bytes} bytes of incomplete windows", "retry"))
+        for excess in self._joining.pop_excess():
+            self._refuse(excess.key[0], excess.head, Refusal(f"over {self._joining.max_bytes} bytes of incomplete windows", "retry"))
         return arrived
 
+    def _joined(self, key: Key, head: protocol.Part, frames: list[Frame]) -> Arrived | None:
+        """Take a part; return its window if it is complete now. Raises Malformed and Refusal."""
+        if (whole := self._joining.add(key, head, frames)) is None:
+            return None
+        first, content = whole
+        data = decode(content)
+        return Arrived(Collected(first.meta(data.records, data.dropped), data.batches, data.tables), first, key[0])
+
     def _welcome(self, peer: bytes, hello: protocol.Hello) -> None:
+        if hello.version != VERSION:
+            versions = f"the collectors speak version {hello.version} of the wire, the writer speaks {VERSION}"
+            self._send(peer, protocol.Refused(self.epoch, f"{versions}: restart the daemon"))
+            raise Malformed("version", versions)
         others = [(known, it) for known, it in self._peers.items() if it.sender == hello.sender and known != peer]
         if any(it.connection > hello.connection for _, it in others):
             raise Malformed("hello", "a Hello of a connection that was replaced")
         for known, _ in others:
             self._forget(known)
         is_known = peer in self._peers
-        answer = protocol.Beat(self.epoch, self._reloads) if is_known else protocol.Welcome(self.epoch, self._reloads, hello.version)
+        answer = protocol.Beat(self.epoch, self._reloads) if is_known else protocol.Welcome(self.epoch, self._reloads)
         self._peers[peer] = _Peer(hello.sender, hello.connection, self._monotonic())
         self._send(peer, answer)
 
@@ -178,10 +199,10 @@ class Receiver:
 
     def _forget(self, peer: bytes) -> None:
         del self._peers[peer]
-        self._reassembly.forget(peer)
+        self._joining.forget(lambda key: key[0] == peer)
 
-    def _refuse(self, peer: bytes, piece: Piece, refusal: Refusal) -> None:
-        self._send(peer, protocol.Reject.of(self.epoch, piece, refusal))
+    def _refuse(self, peer: bytes, head: protocol.Part, refusal: Refusal) -> None:
+        self._send(peer, protocol.Reject.of(self.epoch, head, refusal))
 
     def _send_all(self, message: protocol.FromWriter) -> None:
         for peer in self._peers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from itertools import count, cycle
+from itertools import count
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
@@ -14,9 +14,13 @@ import structlog
 from tokiod.bus import protocol
 from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.in_flight import InFlightWindows
-from tokiod.bus.pieces import pieces, refusal
+from tokiod.clock import SystemClock
+from tokiod.crossing.dialogue import VERSION
+from tokiod.crossing.parts import PART_BYTES, encoded
 from tokiod.errors import Malformed, Refusal
 from tokiod.metrics import catalogue, stages
+from tokiod.runtime.log import Repeats
+from tokiod.window_data import WindowData
 from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
@@ -96,7 +100,7 @@ class Sender:
         self._windows = InFlightWindows(max_windows, max_bytes)
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
-        self._wire = protocol.VERSION
+        self._repeats = Repeats(SystemClock())
         self._read_ledger: tuple[str, int] | None = None
         self._was_silent = False
         self._answered = self._postponed = 0
@@ -121,12 +125,16 @@ class Sender:
         The batches must not change before the answer. The future is cancelled when run() ends first. A window that can never cross the
         bus is refused at once: one with names that the writer would not accept, or that is too large.
         """
-        if (never := refusal(collected)) is not None:
-            return _refused(never)
+        meta = collected.meta
+        try:
+            protocol.Part.of(meta, 0)
+            parts = encoded(meta.source, WindowData(collected.batches, meta.records, meta.dropped, collected.tables), PART_BYTES)
+        except (Malformed, Refusal) as error:
+            return _refused(error if isinstance(error, Refusal) else Refusal(f"source {meta.source}: {error}", "never"))
         if not self._windows:
             self._last_progress = asyncio.get_running_loop().time()
         with stages.Submission(collected) as submission:
-            answer = await self._windows.add(collected)
+            answer = await self._windows.add(meta, parts, collected.nbytes)
         submission.accepted(answer)
         self._set_metrics()
         return answer
@@ -170,24 +178,18 @@ class Sender:
                 self._welcomed.clear()
 
     async def _send_hellos(self, writer: Connection, number: int) -> None:
-        # A writer of the version before is silent at a Hello of this one.
-        for version in cycle(reversed(protocol.VERSIONS)):
-            offered = self._wire if self._welcomed.is_set() else version
-            await writer.send([protocol.encode(protocol.Hello(self._name, number, offered))])
+        while True:
+            await writer.send([protocol.encode(protocol.Hello(self._name, number))])
             before = min(self._silence, max(1.0, self._silence / HELLOS_PER_SILENCE))
             await asyncio.sleep(2 / 3 * self._silence if self._welcomed.is_set() else before)
 
     async def _send(self, writer: Connection) -> None:
         await self._welcomed.wait()
         while True:
-            attempt, collected = await self._windows.next()
-            if collected.tables and self._wire < protocol.TABLES:
-                self._windows.resolve(
-                    attempt, Refusal(f"the writer speaks version {self._wire} of the wire, without tables: upgrade it", "retry")
-                )
-                continue
-            for frames in pieces(collected, attempt):
-                await writer.send(frames)
+            attempt, window = await self._windows.next()
+            for number, frames in enumerate(window.parts):
+                head = protocol.Part.of(window.meta, attempt, number, len(window.parts))
+                await writer.send([protocol.encode(head), *frames])
                 if not self._windows.is_current(attempt):
                     break
 
@@ -212,6 +214,10 @@ class Sender:
         match message:
             case protocol.Welcome():
                 self._welcome(message)
+            case protocol.Refused():
+                if times := self._repeats(message.reason):
+                    log.error("bus.refused", reason=message.reason, times=times)
+                raise ConnectionLost(message.reason)
             case protocol.Ack():
                 self._resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
@@ -242,9 +248,9 @@ class Sender:
             self._silence_limit = self._silence
         elif self._was_silent:
             self._silence_limit = min(2 * self._silence_limit, max(MAX_SILENCE_SECONDS, self._silence))
-        self._epoch, self._wire = epoch, message.version
+        self._epoch = epoch
         self._was_silent = False
-        log.info("bus.connected", epoch=epoch, in_flight=len(self._windows), wire=message.version)
+        log.info("bus.connected", epoch=epoch, in_flight=len(self._windows), wire=VERSION)
         self._reload_after(message)
         self._last_progress = asyncio.get_running_loop().time()
         resent = self._windows.resent

@@ -42,7 +42,7 @@ class Asking:
         self._numbers = count(1)
         self._answers: dict[int, asyncio.Future[WindowData | int | None]] = {}
         self._ended: deque[int] = deque(maxlen=KEPT_ENDED)
-        self._joining: Joining[Data] = Joining()
+        self._joining: Joining[int, Data] = Joining()
 
     async def ask(self, make: Callable[[int], Collect | Count]) -> WindowData | int | None:
         """Ask for a window or a count, and return it. make: makes the message from its number. Where this is cancelled, so is the request.

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from tokiod.crossing.codec import Frame
     from tokiod.window_data import WindowData
 
-PART_BYTES = (2 << 20) - 4096
-"""Of a part on a Unix socket; encryption and framing add less than 4096 bytes, so that 2 MiB bound what a peer can make the other side
-allocate."""
+PART_BYTES = 2 << 20
+"""Of a part on a Unix socket."""
 MAX_INCOMPLETE_BYTES = MAX_WINDOW_BYTES + (64 << 20)
 """Of the parts of all incomplete windows of a peer or a process: the largest window, and what is counted for each of its parts."""
 SMALL_BYTES = 16 << 10
@@ -40,10 +39,11 @@ class Head(Protocol):
     def parts(self) -> int: ...  # noqa: D102
 
 
+K = TypeVar("K", bound="Hashable")
 H = TypeVar("H", bound="Head")
 
 
-def cut(pieces: Iterable[Frame], size: int = PART_BYTES) -> list[list[Frame]]:
+def cut(pieces: Iterable[Frame], size: int) -> list[list[Frame]]:
     """Return the frames of each part, of at most `size` bytes together.
 
     A piece is cut only where it is longer than that. Small pieces are joined; frames of others are views of them.
@@ -74,33 +74,32 @@ def _flush(small: list[Frame], part: list[Frame]) -> None:
         small.clear()
 
 
-def encoded(source: str, data: WindowData, size: int = PART_BYTES) -> list[list[Frame]]:
+def encoded(source: str, data: WindowData, size: int) -> list[list[Frame]]:
     """Return the frames of each part of a window. Raises Refusal for one that can never cross: too large, or no one would decode it."""
     nbytes = sum(batch.nbytes for batch in data.batches) + sum(rows.nbytes for rows in data.tables)
     if nbytes > MAX_WINDOW_BYTES:
-        raise too_large(source, nbytes, MAX_WINDOW_BYTES)
+        raise Refusal(f"source {source}: {_too_large(nbytes, MAX_WINDOW_BYTES)}", "never")
     try:
         return cut(encode(data), size)
     except Malformed as error:
         raise Refusal(f"source {source}: {error}", "never") from None
 
 
-def too_large(source: str, nbytes: int, limit: int) -> Refusal:
-    """Return the refusal of a window of so many bytes, or more."""
+def _too_large(nbytes: int, limit: int) -> str:
     sizes = f"{nbytes / (1 << 20):.0f} MiB or more, the limit is {limit / (1 << 20):.0f} MiB"
-    return Refusal(f"source {source}: a window of {sizes}: set a shorter `window` in its section", "never")
+    return f"a window of {sizes}: set a shorter `window` in its section"
 
 
-class Incomplete(msgspec.Struct, Generic[H], eq=False):
+class Incomplete(msgspec.Struct, Generic[K, H], eq=False):
     """An attempt at a window with some of its parts. head: of the part that came first."""
 
-    key: Hashable
+    key: K
     head: H
     frames: dict[int, Sequence[Frame]] = msgspec.field(default_factory=dict)
     nbytes: int = 0
 
 
-class Joining(Generic[H]):
+class Joining(Generic[K, H]):
     """The parts of incomplete windows: a window is taken as a whole or not at all.
 
     A window has a key, which names who sends it. Repetition and order do not matter: only the newest attempt at each window is kept; a part
@@ -114,13 +113,13 @@ class Joining(Generic[H]):
         self.max_bytes = max_bytes
         self.nbytes = 0
         self.dropped: Counter[str] = Counter()
-        self._incomplete: dict[Hashable, Incomplete[H]] = {}
-        self._settled: dict[Hashable, int] = {}
+        self._incomplete: dict[K, Incomplete[K, H]] = {}
+        self._settled: dict[K, int] = {}
 
     def __len__(self) -> int:
         return len(self._incomplete)
 
-    def add(self, key: Hashable, head: H, frames: Sequence[Frame]) -> tuple[H, list[Frame]] | None:
+    def add(self, key: K, head: H, frames: Sequence[Frame]) -> tuple[H, list[Frame]] | None:
         """Take a part; return the window's bytes if they are complete now, with the head that came first.
 
         Raises Malformed for a part that contradicts itself or others, Refusal for one that makes its window too large.
@@ -147,10 +146,10 @@ class Joining(Generic[H]):
             self.settle(key, head.attempt)
             return known.head, [frame for part in range(head.parts) for frame in known.frames[part]]
         if known.nbytes > self.max_bytes:
-            raise Refusal(f"{known.nbytes / (1 << 20):.0f} MiB or more of an incomplete window", "never")
+            raise Refusal(_too_large(known.nbytes, self.max_bytes), "never")
         return None
 
-    def settle(self, key: Hashable, attempt: int) -> None:
+    def settle(self, key: K, attempt: int) -> None:
         """Forget the parts of an attempt at a window; the remaining ones, and those of earlier attempts, are dropped when they come."""
         if self._is_stale(key, attempt):
             return
@@ -160,13 +159,13 @@ class Joining(Generic[H]):
         if len(self._settled) > MAX_SETTLED_WINDOWS:
             del self._settled[next(iter(self._settled))]
 
-    def forget(self, is_gone: Callable[[Hashable], bool] = lambda _key: True) -> None:
+    def forget(self, is_gone: Callable[[K], bool] = lambda _key: True) -> None:
         """Drop all that is known of some keys."""
         for key in [*filter(is_gone, self._incomplete)]:
             self._drop(key)
         self._settled = {key: attempt for key, attempt in self._settled.items() if not is_gone(key)}
 
-    def pop_excess(self) -> list[Incomplete[H]]:
+    def pop_excess(self) -> list[Incomplete[K, H]]:
         """Settle the oldest incomplete windows until the rest fits into `max_bytes`, and return them."""
         excess = []
         while self.nbytes > self.max_bytes:
@@ -176,11 +175,11 @@ class Joining(Generic[H]):
             excess.append(oldest)
         return excess
 
-    def _is_stale(self, key: Hashable, attempt: int) -> bool:
+    def _is_stale(self, key: K, attempt: int) -> bool:
         known = self._incomplete.get(key)
         newest = known.head.attempt if known else 0
         return attempt < newest or attempt <= self._settled.get(key, -1)
 
-    def _drop(self, key: Hashable) -> None:
+    def _drop(self, key: K) -> None:
         if (known := self._incomplete.pop(key, None)) is not None:
             self.nbytes -= known.nbytes

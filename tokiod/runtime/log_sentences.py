@@ -21,6 +21,7 @@ SENTENCES = {
     "backfill.waiting": "backfill {job} waits with {window}: {error}",
     "bus.connected": "connected to the writer, version {wire} of the wire, {in_flight} windows in flight",
     "bus.lost": "the connection to the writer was lost: {reason}; {in_flight} windows in flight",
+    "bus.refused": "the writer refuses the collectors: {reason}",
     "child.died": "{child} ended with code {code}; it is started again in {restart_in} s",
     "child.hung": "{child} made no progress for {silent_for} s and was killed; its last status: {status}",
     "child.killed": "{child} did not stop within {after} s and was killed",

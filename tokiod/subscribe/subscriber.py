@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from tokiod.batch import Batch
     from tokiod.bus.curve import ClientKeys
-    from tokiod.bus.header import Frame, Stored
+    from tokiod.bus.header import Stored
+    from tokiod.crossing.codec import Frame
 
 __all__ = ["Archive", "Event", "Gap", "Reader", "Stalled", "Subscriber", "Update"]
 

@@ -216,13 +216,13 @@ class Writer:
 
     def _store(self, arrived: list[Arrived], commit: stages.Commit) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one, commit)) is not None]
-        with commit.stage("sync", [one.piece for one, _ in applied]):
+        with commit.stage("sync", [one.head for one, _ in applied]):
             quarantined, unsynced = self._commit()
         self._unrecorded += quarantined
         refused = [(one, done, reason) for one, done in applied if (reason := _unstored_reason(one, quarantined, unsynced))]
         stored = [(one, done) for one, done in applied if not _unstored_reason(one, quarantined, unsynced)]
         try:
-            with commit.stage("ledger", [one.piece for one, _ in stored]):
+            with commit.stage("ledger", [one.head for one, _ in stored]):
                 self._forget()
                 self.upkeep.note_stored(one.collected.meta for one, _ in stored)
                 self.ledger.store([self._entry(one, done) for one, done in stored], self.clock.time())
@@ -234,7 +234,7 @@ class Writer:
         for one, done in stored:
             self._unrecorded_spans.pop(one.collected.meta.system, None)
             self.receiver.ack(one, done.cells, _dropped(one, done))
-            with commit.stage("feed", [one.piece]):
+            with commit.stage("feed", [one.head]):
                 self._publish(one, done)
             self._stored += 1
             self._last = f", the last {one.collected.meta.source} {one.collected.meta.window}"
@@ -286,7 +286,7 @@ class Writer:
         meta = one.collected.meta
         try:
             self.admission.check(one.collected)
-            with commit.stage("apply", [one.piece]):
+            with commit.stage("apply", [one.head]):
                 applied = self.sink.apply(one.collected)
         except LedgerError as error:
             self._report_ledger_failure(error)

@@ -71,7 +71,7 @@ async def test_a_window_of_another_host_is_what_its_collector_returned(many):
 
 
 @in_loop
-async def test_a_window_of_many_pieces_arrives_whole(many):
+async def test_a_window_of_many_parts_arrives_whole(many):
     many.write(extra="columns_wanted = 5000\n")  # of c-one, the last section
     config, window = many.load(), Window(NOON, NOON + 600)
     async with many.running("zone-c") as links:
