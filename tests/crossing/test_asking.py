@@ -106,6 +106,18 @@ async def test_an_answer_that_was_not_asked_for_is_known_as_such(asking):
     request.cancel()
 
 
+@pytest.mark.parametrize(
+    ("make", "answer"), [(count, Data(1, 0, 1)), (collect, Counted(1, 3))], ids=["data for a count", "a count for data"]
+)
+@in_loop
+async def test_an_answer_to_another_question_was_not_asked_for(asking, make, answer):
+    request = await asked(asking, make)
+    with pytest.raises(Unasked, match=r"^an answer to another question than request 1$"):
+        asking.answered(answer)
+    assert not request.done()
+    request.cancel()
+
+
 @in_loop
 async def test_so_many_requests_that_have_ended_are_known_and_no_more(asking):
     for number in range(1, KEPT_ENDED + 2):
@@ -167,7 +179,7 @@ async def test_what_can_not_be_sent_fails_and_a_cancellation_that_can_not_be_sen
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
-    assert (sent, asking._answers) == ([collect(1)], {})
+    assert (sent, asking._requests) == ([collect(1)], {})
 
 
 @pytest.mark.parametrize(

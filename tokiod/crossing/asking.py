@@ -8,6 +8,8 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tokiod.crossing.codec import decode
 from tokiod.crossing.dialogue import Answer, Asked, Cancel, Collect, Count, Counted, Data, Failed
 from tokiod.crossing.parts import Joining
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 KEPT_ENDED = 1024
 """Requests whose late answers are known as such."""
+
+_ANSWERS: dict[type[Collect | Count], type[Answer]] = {Collect: Data, Count: Counted}
+
+
+class _Request(msgspec.Struct, eq=False):
+    message: Collect | Count
+    answer: asyncio.Future[WindowData | int | None]
 
 
 class RemoteFault(Exception):  # noqa: N818 - a fault in a collector, whose class is not known here
@@ -40,7 +49,7 @@ class Asking:
     def __init__(self, peer: str, send: Callable[[Asked], None]) -> None:
         self._peer, self._send = peer, send
         self._numbers = count(1)
-        self._answers: dict[int, asyncio.Future[WindowData | int | None]] = {}
+        self._requests: dict[int, _Request] = {}
         self._ended: deque[int] = deque(maxlen=KEPT_ENDED)
         self._joining: Joining[int, Data] = Joining()
 
@@ -50,48 +59,52 @@ class Asking:
         Raises Transient where the process can't be reached, what its collector raised, and RemoteFault.
         """
         number = next(self._numbers)
-        self._send(make(number))
-        answer: asyncio.Future[WindowData | int | None] = asyncio.get_running_loop().create_future()
-        self._answers[number] = answer
+        request = _Request(make(number), asyncio.get_running_loop().create_future())
+        self._send(request.message)
+        self._requests[number] = request
         try:
-            return await answer
+            return await request.answer
         finally:
-            del self._answers[number]
+            del self._requests[number]
             self._ended.append(number)
             self._joining.settle(number, Data.attempt)
-            if answer.cancelled():
+            if request.answer.cancelled():
                 with suppress(Transient):
                     self._send(Cancel(number))
 
     def answered(self, answer: Answer, frames: Sequence[Frame] = ()) -> None:
         """Take an answer, and the frames of Data. Raises Unasked, and Malformed for a window that can't be decoded: its request fails."""
-        request = self._answers.get(answer.id)
-        if request is None and answer.id not in self._ended:
-            raise Unasked(f"an answer to request {answer.id}")
-        if request is None or request.done():
+        request = self._requests.get(answer.id)
+        if request is None:
+            if answer.id not in self._ended:
+                raise Unasked(f"an answer to request {answer.id}")
+            return
+        if not isinstance(answer, (Failed, _ANSWERS[type(request.message)])):
+            raise Unasked(f"an answer to another question than request {answer.id}")
+        if request.answer.done():
             return
         match answer:
             case Counted():
-                request.set_result(answer.records)
+                request.answer.set_result(answer.records)
             case Failed():
-                request.set_exception(self._error(answer))
+                request.answer.set_exception(self._error(answer))
             case Data():
                 try:
                     whole = self._joining.add(answer.id, answer, frames)
                     data = None if whole is None else decode(whole[1])
                 except (Malformed, Refusal) as error:
                     self._joining.settle(answer.id, answer.attempt)
-                    request.set_exception(Transient(f"{self._peer} sent a malformed window: {error}"))
+                    request.answer.set_exception(Transient(f"{self._peer} sent a malformed window: {error}"))
                     raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
                 self._joining.pop_excess()
                 if data is not None:
-                    request.set_result(data)
+                    request.answer.set_result(data)
 
     def fail_all(self, reason: str) -> None:
         """Fail all requests: their answers will not come."""
-        for request in self._answers.values():
-            if not request.done():
-                request.set_exception(Transient(reason))
+        for request in self._requests.values():
+            if not request.answer.done():
+                request.answer.set_exception(Transient(reason))
 
     def _error(self, failed: Failed) -> Exception:
         text = f"{failed.message} (on {self._peer})"
