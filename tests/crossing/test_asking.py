@@ -152,6 +152,19 @@ async def test_a_malformed_window_fails_its_request_for_now_and_its_other_parts_
 
 
 @in_loop
+async def test_a_window_that_is_dropped_for_others_fails_its_request_for_now(asking):
+    asking._joining.max_bytes = 5000
+    requests = [await asked(asking) for _ in range(3)]
+    for number in (1, 2, 3):
+        asking.answered(Data(number, 0, 2), [bytes(1000)])
+    with pytest.raises(Transient, match=r"^host zone-b sent windows of over 5000 bytes at the same time$"):
+        await requests[0]
+    assert not any(request.done() for request in requests[1:])
+    asking.fail_all("the end")
+    await asyncio.gather(*requests, return_exceptions=True)
+
+
+@in_loop
 async def test_all_requests_fail_when_the_peer_goes_and_what_they_had_is_forgotten(asking, sent):
     requests = [await asked(asking), await asked(asking, count)]
     asking.answered(*parts(1)[0])

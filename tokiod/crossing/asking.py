@@ -89,22 +89,29 @@ class Asking:
             case Failed():
                 request.answer.set_exception(self._error(answer))
             case Data():
-                try:
-                    whole = self._joining.add(answer.id, answer, frames)
-                    data = None if whole is None else decode(whole[1])
-                except (Malformed, Refusal) as error:
-                    self._joining.settle(answer.id, answer.attempt)
-                    request.answer.set_exception(Transient(f"{self._peer} sent a malformed window: {error}"))
-                    raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
-                self._joining.pop_excess()
-                if data is not None:
-                    request.answer.set_result(data)
+                self._take(request, answer, frames)
+
+    def _take(self, request: _Request, answer: Data, frames: Sequence[Frame]) -> None:
+        try:
+            whole = self._joining.add(answer.id, answer, frames)
+            data = None if whole is None else decode(whole[1])
+        except (Malformed, Refusal) as error:
+            self._joining.settle(answer.id, answer.attempt)
+            self._fail(request, f"{self._peer} sent a malformed window: {error}")
+            raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
+        for excess in self._joining.pop_excess():
+            self._fail(self._requests[excess.key], f"{self._peer} sent windows of over {self._joining.max_bytes} bytes at the same time")
+        if data is not None:
+            request.answer.set_result(data)
 
     def fail_all(self, reason: str) -> None:
         """Fail all requests: their answers will not come."""
         for request in self._requests.values():
-            if not request.answer.done():
-                request.answer.set_exception(Transient(reason))
+            self._fail(request, reason)
+
+    def _fail(self, request: _Request, reason: str) -> None:
+        if not request.answer.done():
+            request.answer.set_exception(Transient(reason))
 
     def _error(self, failed: Failed) -> Exception:
         text = f"{failed.message} (on {self._peer})"
