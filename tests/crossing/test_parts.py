@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.crossing import parts as crossing_parts
-from tokiod.crossing.parts import MAX_SETTLED_WINDOWS, PART_BYTES, PART_OVERHEAD_BYTES, SMALL_BYTES, Joining, cut, encoded
+from tokiod.crossing.parts import FRAME_OVERHEAD_BYTES, MAX_SETTLED_WINDOWS, PART_BYTES, SMALL_BYTES, Joining, cut, encoded
 from tokiod.errors import Malformed, Refusal
 from tokiod.window_data import WindowData
 
@@ -97,7 +97,7 @@ def test_windows_do_not_mix_and_those_of_a_key_are_forgotten():
 
 
 def test_the_windows_that_waited_longest_are_dropped_when_all_take_too_much_memory():
-    each = PART_OVERHEAD_BYTES + 100
+    each = FRAME_OVERHEAD_BYTES + 100
     joining = Joining(3 * each)
     for number in range(5):
         add(joining, bytes(100), key=number, parts=2)
@@ -109,15 +109,24 @@ def test_the_windows_that_waited_longest_are_dropped_when_all_take_too_much_memo
 
 
 def test_a_window_that_is_too_large_is_refused_for_good_and_parts_without_bytes_are_not_free():
-    joining = Joining(10 * PART_OVERHEAD_BYTES)
+    joining = Joining(10 * FRAME_OVERHEAD_BYTES)
     for part in range(10):
         add(joining, b"", part=part, parts=1001)
     with pytest.raises(Refusal, match=r"a window of .* the limit is .*: set a shorter `window`") as refused:
         add(joining, b"", part=10, parts=1001)
     assert refused.value.when == "never"
-    assert joining.nbytes == 11 * PART_OVERHEAD_BYTES
+    assert joining.nbytes == 11 * FRAME_OVERHEAD_BYTES
     joining.settle("w", 1)
     assert joining.nbytes == 0
+
+
+def test_frames_without_bytes_are_not_free():
+    joining = Joining(10 * FRAME_OVERHEAD_BYTES)
+    assert joining.add("w", Head(parts=3), []) is None
+    assert joining.add("w", Head(part=1, parts=3), [b""] * 9) is None
+    assert joining.nbytes == 10 * FRAME_OVERHEAD_BYTES
+    with pytest.raises(Refusal, match="a window of"):
+        joining.add("v", Head(parts=2), [b""] * 11)
 
 
 def test_the_number_of_settled_windows_is_bounded():

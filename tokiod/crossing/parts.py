@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 PART_BYTES = 2 << 20
 """Of a part on a Unix socket."""
 MAX_INCOMPLETE_BYTES = MAX_WINDOW_BYTES + (64 << 20)
-"""Of the parts of all incomplete windows of a peer or a process: the largest window, and what is counted for each of its parts."""
+"""Of the parts of all incomplete windows of a peer or a process: the largest window, and what is counted for each of its frames."""
 SMALL_BYTES = 16 << 10
 """Of a piece that is copied into a frame with others: a frame of its own costs more."""
 MAX_SETTLED_WINDOWS = 1024
-PART_OVERHEAD_BYTES = 1024
-"""Counted for a part in addition to its bytes, roughly: parts without bytes need memory too."""
+FRAME_OVERHEAD_BYTES = 1024
+"""Counted for a frame in addition to its bytes, roughly, and for a part without one: what is empty needs memory too."""
 
 
 class Head(Protocol):
@@ -138,7 +138,7 @@ class Joining(Generic[K, H]):
         if head.part in known.frames:
             self.dropped["duplicate"] += 1
             return None
-        nbytes = sum(map(len, frames)) + PART_OVERHEAD_BYTES
+        nbytes = sum(map(len, frames)) + FRAME_OVERHEAD_BYTES * max(1, len(frames))
         known.frames[head.part] = frames
         known.nbytes += nbytes
         self.nbytes += nbytes
