@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tokiod.batch import Batch, even_rows
-from tokiod.crossing import names
-from tokiod.crossing.codec import _LENGTH, MAX_REASONS, decode, encode
+from tokiod.crossing import codec, names
+from tokiod.crossing.codec import _LENGTH, MAX_NAMES, MAX_REASONS, decode, encode
 from tokiod.dropped import Why
 from tokiod.errors import Malformed
 from tokiod.window_data import TableRows, WindowData
 
-REASONS = {"header", "shape", "columns", "column", "rows", "samples"}
+REASONS = {"header", "shape", "size", "columns", "column", "rows", "samples"}
 
 words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 datasets = st.builds("{}/{}".format, words, words)
@@ -192,6 +192,7 @@ CELLS = np.arange(4.0)
         pytest.param(built({"a": 1}), "header", id="a header of another type"),
         pytest.param(built(header(names=(-1,))), "header", id="names of a negative length"),
         pytest.param(built(header(names=(2**40,))), "header", id="names longer than the bytes"),
+        pytest.param(built(header(tables=[["g/t", {"time": 0}, 0, ["a"] * (2 << 20)]])), "header", id="a header of 4 MiB"),
         pytest.param(built(header(names=(0,) * 1001)), "header", id="more lists of names than datasets"),
         pytest.param(built(header(records=2**53)), "header", id="a count that no float holds"),
         pytest.param(built(header(names=(1,)), joined=b"\xff"), "columns", id="names that are no text"),
@@ -238,6 +239,26 @@ def test_bytes_that_are_no_window_are_refused_for_their_reason_at_no_cost(conten
     assert caught.value.reason == reason
 
 
+def test_names_are_counted_before_they_are_made():
+    content = built(header(names=(2 * MAX_NAMES + 1,)), joined=b"a\n" * MAX_NAMES + b"b")
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match=r"^columns: 4194305 names of 8388609 bytes, the limits are 4194304 and 67108864$"):
+            decode([content])
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(content)
+    finally:
+        tracemalloc.stop()
+
+
+def test_whole_rows_that_take_more_memory_than_a_window_may_have_are_malformed(monkeypatch):
+    """Their times and columns are not among the bytes."""
+    monkeypatch.setattr(codec, "MAX_WINDOW_BYTES", 3 * 4 * 20)
+    rows = [of_rows(start) for start in (0, 10, 20, 30)]
+    assert len(decode([built(header(batches=rows[:3]), *[CELLS] * 3, joined=b"a\nb")]).batches) == 3
+    with pytest.raises(Malformed, match=r"^size: a window of 320 bytes, the limit is 240$"):
+        decode([built(header(batches=rows), *[CELLS] * 4, joined=b"a\nb")])
+
+
 @st.composite
 def damaged(draw):
     """Bytes of a window, some of them cut, changed or inserted."""
@@ -274,14 +295,14 @@ def test_damaged_bytes_are_malformed_or_valid_data(content):
         assert rows.columns[0] == "time"
 
 
-def test_the_names_of_few_large_messages_are_kept():
+@pytest.mark.parametrize(("width", "bound"), [(2000, 8 * (2 << 20)), (6000, 2 << 20)])
+def test_the_names_of_few_large_messages_are_kept_and_the_largest_not_at_all(width, bound):
     """A peer that sends other names with each message costs a bounded amount of memory."""
-    kept = 8 * (2 << 20)
     tracemalloc.start()
     try:
         for number in range(40):
-            names.split("\n".join(f"{number}-{index:0390d}" for index in range(2000)).encode())
-        assert tracemalloc.get_traced_memory()[0] < kept
+            names.split("\n".join(f"{number}-{index:0390d}" for index in range(width)).encode())
+        assert tracemalloc.get_traced_memory()[0] < bound
     finally:
         tracemalloc.stop()
         names._split_many.cache_clear()

@@ -9,7 +9,7 @@
 
 All is little-endian. The names are filled up with zeros to a multiple of 8 bytes. The bytes may come in frames cut anywhere: an array is a
 view of the frame that it lies in, and copied where it lies in two or is not aligned. decode() makes nothing before the lengths of all that
-the header claims add up to the bytes that are there.
+the header claims add up to the bytes that are there, and to no more in memory than a window may have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tokiod.crossing import names
 from tokiod.crossing.names import ColumnName, Name, Printable, Reason  # noqa: TC001 - msgspec reads annotations
 from tokiod.dropped import Why  # noqa: TC001 - as above
 from tokiod.errors import Malformed
-from tokiod.window import LATEST
+from tokiod.window import LATEST, MAX_WINDOW_BYTES
 from tokiod.window_data import TableRows, WindowData
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ Frame = bytes | memoryview
 MAX_REASONS = 1000
 """For dropped records, each of at most 200 characters."""
 MAX_DATASETS = 1000
+MAX_HEADER_BYTES = 4 << 20
+MAX_NAMES, MAX_NAMES_BYTES = 4 << 20, 64 << 20
+"""Of all lists of columns. Headers and names are many small objects once they are decoded, of some 100 bytes each."""
 Width = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 """Of a table's column: 0 for numbers, else the bytes of its text."""
 Step = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
@@ -50,6 +53,8 @@ _ALIGNMENT = 8
 _TIME: np.dtype[Any] = np.dtype("<i8")
 _COLUMN: np.dtype[Any] = np.dtype("<u4")
 _VALUE: dict[Form, np.dtype[Any]] = {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
+_CELL_BYTES = 20
+"""In memory: of its time, column and value."""
 
 
 class _Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -113,6 +118,7 @@ def encode(data: WindowData) -> list[Frame]:
         tables.append(_Table(rows.table, widths, len(rows), tuple(map(bytes.decode, rows.polled))))
         values += [one if one.dtype.kind == "S" else one.astype(_TIME, copy=False) for one in rows.values]
     joined = [names.joined(columns) for columns in lists]
+    _check_names(joined)
     header = _encoded(
         _Header(
             tuple(map(len, joined)), tuple(samples), tuple(batches), tuple(tables),
@@ -128,12 +134,16 @@ def decode(frames: Sequence[Frame]) -> WindowData:
     data = _Bytes(frames)
     (length,) = _LENGTH.unpack(data.next(_LENGTH.size))
     header = _decoded(data.next(length))
-    lists = [names.split(bytes(data.next(size))) for size in header.names]
+    joined = [bytes(data.next(size)) for size in header.names]
+    _check_names(joined)
+    lists = [names.split(one) for one in joined]
     data.next(-(_LENGTH.size + length + sum(header.names)) % _ALIGNMENT)
     cells = [_cells(one, lists, header.samples) for one in header.batches]
-    expected = sum(header.samples) * (_TIME.itemsize + _COLUMN.itemsize) + sum(cells) * 8 + sum(map(_table_bytes, header.tables))
+    expected = sum(header.samples) * (_CELL_BYTES - 8) + sum(cells) * 8 + sum(map(_table_bytes, header.tables))
     if expected != data.left:
         raise Malformed("shape", f"{data.left} bytes of arrays, and a header that describes {expected}")
+    if (nbytes := sum(cells) * _CELL_BYTES + sum(map(_table_bytes, header.tables))) > MAX_WINDOW_BYTES:
+        raise Malformed("size", f"a window of {nbytes} bytes, the limit is {MAX_WINDOW_BYTES}")
     places = [(data.array(_TIME, count), data.array(_COLUMN, count)) for count in header.samples]
     where: dict[tuple[Rows, int, int], tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
     batches = []
@@ -218,10 +228,18 @@ def _encoded(header: _Header) -> bytes:
 
 
 def _decoded(header: Frame) -> _Header:
+    if len(header) > MAX_HEADER_BYTES:
+        raise Malformed("header", f"{len(header)} bytes, the limit is {MAX_HEADER_BYTES}")
     try:
         return _to_header(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("header", str(error)) from None
+
+
+def _check_names(joined: Sequence[bytes]) -> None:
+    nbytes, count = sum(map(len, joined)), sum(one.count(b"\n") + 1 for one in joined)
+    if nbytes > MAX_NAMES_BYTES or count > MAX_NAMES:
+        raise Malformed("columns", f"{count} names of {nbytes} bytes, the limits are {MAX_NAMES} and {MAX_NAMES_BYTES}")
 
 
 def _table_bytes(one: _Table) -> int:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 MAX_NAME_LENGTH = 400
 """Characters of a column's name."""
-MAX_FEW_COLUMNS, MAX_FEW_BYTES = 1_000, 16 << 10
-"""Up to which the names of a dataset are kept for 256 datasets; longer ones only for 8."""
+MAX_FEW_COLUMNS, MAX_FEW_BYTES, MAX_MANY_BYTES = 1_000, 16 << 10, 2 << 20
+"""Up to which the names of a dataset are kept for 256 datasets; longer ones only for 8, and the longest not at all."""
 
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 _is_name = re.compile(_NAME).fullmatch
@@ -63,8 +63,8 @@ def joined(columns: tuple[str, ...]) -> bytes:
 
 
 def split(names: bytes) -> tuple[str, ...]:
-    """Return the columns of joined names; equal bytes give the same tuple. Raises Malformed."""
-    return (_split_few if len(names) <= MAX_FEW_BYTES else _split_many)(names)
+    """Return the columns of joined names; equal bytes give the same tuple, unless they are the longest. Raises Malformed."""
+    return (_split_few if len(names) <= MAX_FEW_BYTES else _split_many if len(names) <= MAX_MANY_BYTES else _split)(names)
 
 
 def _join(columns: Sequence[str]) -> bytes:
