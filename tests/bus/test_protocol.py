@@ -52,7 +52,7 @@ def test_a_part_is_decoded_and_knows_its_window(meta, attempt, part, parts):
     assert sent.meta(meta.records, meta.dropped) == meta
 
 
-@pytest.mark.parametrize("names", [("a/b", "k", "s"), ("s", "../k", "s"), ("s", "k", ""), ("s", "k", "s\n")])
+@pytest.mark.parametrize("names", [("a/b", "k", "s"), ("s", "../k", "s"), ("s", "k", ""), ("s", "k", "s\n"), ("x" * 201, "k", "s")])
 def test_no_part_is_made_of_names_that_the_writer_would_not_take(names):
     with pytest.raises(Malformed, match="is not a name of a source, kind or system"):
         Part.of(WindowMeta(*names, Window(0, 60)), 1)

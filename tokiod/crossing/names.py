@@ -21,7 +21,8 @@ MAX_FEW_COLUMNS, MAX_FEW_BYTES, MAX_MANY_BYTES = 1_000, 16 << 10, 2 << 20
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 _is_name = re.compile(_NAME).fullmatch
 _is_dataset = re.compile(rf"{_NAME}/{_NAME}").fullmatch
-Name = Annotated[str, msgspec.Meta(max_length=200)]
+MAX_LENGTH = 200
+Name = Annotated[str, msgspec.Meta(max_length=MAX_LENGTH)]
 """What check_names() takes; of a dataset, what check_dataset() takes."""
 Printable = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
@@ -35,8 +36,9 @@ ColumnName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9_.]*\Z", max_le
 def check_names(*names: str) -> None:
     """Raise Malformed for what is not a name of a source, kind or system."""
     for name in names:
-        if not _is_name(name):
-            raise Malformed("header", f"{name!r} is not a name of a source, kind or system")
+        if len(name) > MAX_LENGTH or not _is_name(name):
+            what = f"a name of a source, kind or system, of at most {MAX_LENGTH} characters"
+            raise Malformed("header", f"{name[:MAX_LENGTH]!r} is not {what}")
 
 
 @lru_cache(maxsize=256)
