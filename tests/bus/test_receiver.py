@@ -226,7 +226,7 @@ def changed(frames, **changes):
         pytest.param(lambda f: changed(f, source="../x"), "header", False, id="a source that climbs"),
         pytest.param(lambda f: changed(f, system="a/b"), "header", False, id="a system with a slash"),
         pytest.param(lambda f: changed(f, kind=""), "header", False, id="no kind"),
-        pytest.param(lambda f: changed(f, end=0), "window", False, id="a window that ends before it starts"),
+        pytest.param(lambda f: changed(f, end=0), "window", True, id="a window that ends before it starts"),
         pytest.param(lambda f: changed(f, part=1), "parts", True, id="a part beyond the parts"),
         pytest.param(lambda f: changed(f, parts=0), "parts", True, id="no parts"),
         pytest.param(lambda f: f[:1], "header", True, id="no bytes"),
@@ -246,16 +246,22 @@ def test_malformed_messages_are_counted_refused_where_possible_and_stop_nothing(
     assert all(reason in one.message for one in found)
 
 
-def test_a_malformed_part_refuses_its_whole_attempt_and_the_next_one_is_accepted(receiver, collector, window):
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ({"parts": 7}, "7 parts, and 3 by another part of the same window"),
+        ({"system": "t"}, "part 1 contradicts part 0 of the same window"),
+        ({"kind": "esnet"}, "part 1 contradicts part 0 of the same window"),
+        ({"extent": "seam"}, "part 1 contradicts part 0 of the same window"),
+    ],
+)
+def test_a_malformed_part_refuses_its_whole_attempt_and_the_next_one_is_accepted(receiver, collector, window, other, sentence):
     dealer = collector()
     first, second, third = messages(window(1), attempt=1, parts=3)
-    for frames in (first, changed(second, parts=7), third):
+    for frames in (first, changed(second, **other), third):
         dealer.send_multipart(frames)
     arrived, found = drained(receiver, dealer)
-    assert (arrived, [(one.attempt, one.message) for one in found]) == (
-        [],
-        [(1, "source cscratch-lmt: parts: 7 parts, and 3 by another part of the same window")],
-    )
+    assert (arrived, [(one.attempt, one.message) for one in found]) == ([], [(1, f"source cscratch-lmt: parts: {sentence}")])
     assert dict(receiver.dropped) == {"parts": 1, "stale": 1}
     assert receiver.incomplete_bytes == 0
     for frames in messages(window(1), attempt=2, parts=3):

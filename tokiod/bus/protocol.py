@@ -141,8 +141,6 @@ def decode_from_collector(frame: Frame) -> FromCollector:
         raise Malformed("control", str(error)) from None
     if isinstance(message, Part):
         check_names(message.source, message.kind, message.system)
-        if message.start >= message.end:
-            raise Malformed("window", f"[{message.start}, {message.end}) is no window")
     return message
 
 

@@ -171,6 +171,8 @@ class Receiver:
 
     def _joined(self, key: Key, head: protocol.Part, frames: list[Frame]) -> Arrived | None:
         """Take a part; return its window if it is complete now. Raises Malformed and Refusal."""
+        if head.start >= head.end:
+            raise Malformed("window", f"[{head.start}, {head.end}) is no window")
         if (whole := self._joining.add(key, head, frames)) is None:
             return None
         first, content = whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -29,7 +29,10 @@ FRAME_OVERHEAD_BYTES = 1024
 
 
 class Head(Protocol):
-    """What a part is a part of: its number, of how many, and of which attempt at its window; a later attempt has a higher number."""
+    """What a part is a part of: its number, of how many, and of which attempt at its window; a later attempt has a higher number.
+
+    A msgspec struct, which is the same for all parts of an attempt but for their number.
+    """
 
     @property
     def attempt(self) -> int: ...  # noqa: D102
@@ -90,6 +93,10 @@ def _too_large(nbytes: int, limit: int) -> str:
     return f"a window of {sizes}: set a shorter `window` in its section"
 
 
+def _without_part(head: Head) -> Any:
+    return msgspec.structs.replace(cast("msgspec.Struct", head), part=0)
+
+
 class Incomplete(msgspec.Struct, Generic[K, H], eq=False):
     """An attempt at a window with some of its parts. head: of the part that came first."""
 
@@ -135,6 +142,8 @@ class Joining(Generic[K, H]):
             known = self._incomplete[key] = Incomplete(key, head)
         if head.parts != known.head.parts:
             raise Malformed("parts", f"{head.parts} parts, and {known.head.parts} by another part of the same window")
+        if _without_part(head) != _without_part(known.head):
+            raise Malformed("parts", f"part {head.part} contradicts part {known.head.part} of the same window")
         if head.part in known.frames:
             self.dropped["duplicate"] += 1
             return None
