@@ -106,12 +106,13 @@ def test_hello_is_repeated(endpoint):
     asyncio.run(main())
 
 
-def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_no_window_is_sent(endpoint, window):
+def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_the_sender_asks_on_without_haste(endpoint, window):
     async def main():
         async with conversation(endpoint, silence=0.05) as (sender, writer):
             await sender.submit(window(1))
             for _ in range(3):
-                peer, _ = await writer.hello()
+                peer, hello = await writer.hello()
+                assert hello.connection == 1
                 await writer.send(peer, Refused("one", "the collectors speak version 3 of the wire, the writer speaks 4"))
             assert await writer.reads_no_part()
             assert not sender.state.connected

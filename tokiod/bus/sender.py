@@ -217,7 +217,6 @@ class Sender:
             case protocol.Refused():
                 if times := self._repeats(message.reason):
                     log.error("bus.refused", reason=message.reason, times=times)
-                raise ConnectionLost(message.reason)
             case protocol.Ack():
                 self._resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
