@@ -1,8 +1,7 @@
 """Compute nodes: what their agents measured, from the hub.
 
-config        what a [[source]] takes                      collector     fetch, and the join with to_batches
-client        the requests to the hub                      to_batches    a matrix of metrics, rows and nodes to batches
-hub_protocol  the messages to and from the hub          to_rows       states of jobs to rows of the job table
+config        what a [[source]] takes             collector   asks for windows
+client        the connection to the hub           hub_protocol   its messages
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,63 +10,69 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from collectors.nodes.hub_protocol import Answer, Cancel, Refused, Request
-from tokiod.errors import NotYet, Transient
+from tokiod.crossing import dialogue
+from tokiod.crossing.asking import Asking, Unasked
+from tokiod.errors import Malformed, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tokiod.window_data import WindowData
+
 
 class HubClient:
-    """A connection to the hub, made at the first request. One request at a time."""
+    """A connection to the hub, made at the first request."""
+
+    name = "the hub"
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._ids = itertools.count(1)
+        self._asking = Asking(self.name, self._send)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
-        self._encoder, self._decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Answer)
+        self._reading: asyncio.Task[None] | None = None
+        self._decode = msgspec.json.Decoder(dialogue.Answer).decode
 
-    async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, list[bytes]]:
-        """Send what `request` makes of a new number; return the answer and its arrays. Where this is cancelled, so is the request.
-
-        Raises Transient while no hub is there, and NotYet while it waits for its agents.
-        """
+    async def ask(self, make: Callable[[int], dialogue.Collect | dialogue.Count]) -> WindowData | int | None:
+        """Ask, and return the answer; see Asking.ask(). Raises Transient while no hub is there, NotYet while it waits for its agents."""
         if not self._is_there():
             raise Transient(f"no hub at {self._endpoint}: does the daemon run with the table [hub]?")
-        number, socket = next(self._ids), self._connected()
-        try:
-            await socket.send(self._encoder.encode(request(number)))
-            answer, arrays = await self._answer(socket, number)
-        except asyncio.CancelledError:
-            # A hub that takes nothing now, or a connection that is closed: the request ends at its time limit.
-            with suppress(zmq.ZMQError):
-                zmq.Socket.send(socket, self._encoder.encode(Cancel(number)), zmq.NOBLOCK)
-            raise
-        if isinstance(answer, Refused):
-            raise NotYet(answer.reason) if answer.not_yet else Transient(answer.reason)
-        return answer, arrays
+        self._connect()
+        return await self._asking.ask(make)
 
-    async def _answer(self, socket: zmq.asyncio.Socket, number: int) -> tuple[Answer, list[bytes]]:
-        """Return the answer to a request. One to a request that was cancelled may come before it."""
-        while True:
-            frames = await socket.recv_multipart()
-            answer = self._decoder.decode(frames[0])
-            if answer.id == number:
-                return answer, frames[1:]
+    def tell(self, message: dialogue.Stored | dialogue.Close) -> None:
+        """Send nothing: the hub has no lanes."""
 
     def close(self) -> None:
         """End the connection."""
+        if self._reading is not None:
+            self._reading.cancel()
         if self._context is not None:
             self._context.destroy(linger=0)
-        self._context = self._socket = None
+        self._context = self._socket = self._reading = None
 
     def _is_there(self) -> bool:
         return Path(self._endpoint.removeprefix("ipc://")).exists()
 
-    def _connected(self) -> zmq.asyncio.Socket:
+    def _connect(self) -> None:
         if self._socket is None:
             self._context = zmq.asyncio.Context()
             self._socket = self._context.socket(zmq.DEALER)
             self._socket.connect(self._endpoint)
-        return self._socket
+            self._reading = asyncio.create_task(self._read(self._socket))
+
+    async def _read(self, socket: zmq.asyncio.Socket) -> None:
+        while True:
+            frames = await socket.recv_multipart(copy=False)
+            try:
+                self._asking.answered(self._decode(frames[0].buffer), [frame.buffer for frame in frames[1:]])
+            except (Unasked, Malformed):
+                continue  # of an earlier connection; or its request has failed
+
+    def _send(self, message: dialogue.Asked) -> None:
+        if self._socket is None:
+            raise Transient("the connection to the hub was closed")
+        try:
+            zmq.Socket.send(self._socket, dialogue.encode(message), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            raise Transient(f"the hub takes no request: {error}") from None

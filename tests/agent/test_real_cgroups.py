@@ -12,12 +12,9 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from cgroup_jobs import V1, V2, remove, run_all, run_in, tree_of
 
-from collectors.nodes.hub_protocol import JOB_FIELDS
-from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from tokiod.agent import wire
 from tokiod.agent.job_cgroup import JobCgroup
 from tokiod.agent.removed_cgroups import RemovedChildren
@@ -30,7 +27,8 @@ from tokiod.agent.tree import Tree
 from tokiod.analysis.own_nodes import on_nodes
 from tokiod.analysis.top import top
 from tokiod.hub import messages
-from tokiod.hub.window_arrays import jobs_of
+from tokiod.hub.to_rows import JOB_METRICS, job_rows
+from tokiod.hub.to_window import jobs_of
 from tokiod.jobs.span import Days
 from tokiod.jobs.table import JobTable
 from tokiod.reader.span import Span
@@ -139,7 +137,6 @@ def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scop
     node = SimpleNamespace(job_metrics=tuple(metric.name for metric in rows.job_metrics))
     names, states = jobs_of({start: {"nid1": (node, row)}}, JOB_METRICS, ["nid1"])
     table = JobTable(tmp_path, Calendar("UTC"), FakeClock(start + 3600.0))
-    states = np.frombuffer(states).reshape(JOB_FIELDS + len(JOB_METRICS), -1)
     table.apply(Collected(WindowMeta("n", "nodes", "c.nodes", window), (), [job_rows(states, names, ("nid1",), window)]))
     assert table.commit() == []
     days, span = Days((tmp_path,), "c.nodes"), Span(start, start + 3600)

@@ -1,9 +1,10 @@
 """`make bench-nodes`: a cluster of 10,000 nodes with 30 metrics at 60 s through hub, collector and writer, accelerated; a day sealed.
 
-What agents send is made here and decoded, checked and collected by the hub's own code; the windows are stored by the writer's sink, synced,
-in the files of a day. Sockets are left out: `make nodes` has them. Prints one line for each figure:
+What agents send is made here and decoded, checked, collected and encoded by the hub's own code; the windows are decoded, and stored by the
+writer's sink, synced, in the files of a day. Sockets are left out: `make nodes` has them. Prints one line for each figure:
 
-    window        processor time of the hub and of the writer for a window, and of the slowest
+    window        processor time of the hub and of the writer for a window, and of the slowest. The hub makes batches and rows of the job
+                  table and encodes them, which was the writer's share before tokiod.crossing: compare the sum, and the lag
     lag           from the last answer of a node to the window on the disk
     day           the live and the sealed file, the job table, sealing
     read          one metric of all nodes for a day, a node's day in all metrics, a job: beside the bounds
@@ -25,21 +26,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tokiod
 from collectors.nodes.config import DEFAULT, Config
-from collectors.nodes.hub_protocol import JOB_FIELDS, Collect, Collected
-from collectors.nodes.to_batches import batches
-from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.agent import wire
 from tokiod.agent.metric import counter
 from tokiod.archive.layout import daily
 from tokiod.config.schema import ArchiveConfig, HubConfig
+from tokiod.crossing.codec import Frame, decode
+from tokiod.crossing.dialogue import Collect, Data
 from tokiod.hub.hub import Hub
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
+from tokiod.hub.to_window import batches
 from tokiod.jobs.table import JobTable
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
-from tokiod.window_data import Collected as CollectedWindow
-from tokiod.window_data import WindowMeta
+from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.archive_sink import ArchiveSink
 
 DAY, STEP = 1_800_057_600, 60
@@ -112,31 +113,29 @@ class Plant:
         for route, message in cluster.hellos():
             self.hub.receive(route, b"", "", message)
 
-    def window(self, start: int, frames: list[tuple[bytes, bytes]] | None = None) -> tuple[float, float, float]:
+    def window(self, start: int, rows: list[tuple[bytes, bytes]] | None = None) -> tuple[float, float, float]:
         """Pass one window; return the processor seconds of hub and writer, and the seconds from the last row to the disk."""
         self.clock.jump(start + 100 - self.clock.time())
-        frames = frames or list(self.cluster.rows(start, self.clock.time()))
+        rows = rows or list(self.cluster.rows(start, self.clock.time()))
         before = time.process_time()
-        self.hub.request(b"c", Collect(1, start, start + STEP, STEP, self.config.metrics, JOB_METRICS))
-        for route, frame in frames:
+        datasets = tuple(sorted(self.config.datasets()))
+        self.hub.request(b"c", Collect(1, "n", 1, start, start + STEP, float(STEP), "nodes", SYSTEM, datasets))
+        for route, frame in rows:
             self.hub.receive(route, b"", "", frame)
         begun = time.perf_counter()
         self.hub.turn()
         hub = time.process_time() - before
-        _, answer, arrays = self.answers.pop()
-        assert isinstance(answer, Collected)
-        assert answer.records == len(self.cluster.names)
+        assert all(isinstance(answer, Data) for _, answer, _ in self.answers)
+        frames = [frame for _, _, part in self.answers for frame in part]
+        self.answers.clear()
         before = time.process_time()
-        self._store(start, answer, arrays)
+        self._store(Window(start, start + STEP), frames)
         return hub, time.process_time() - before, time.perf_counter() - begun
 
-    def _store(self, start: int, answer: Collected, arrays: tuple[bytes, bytes]) -> None:
-        window = Window(start, start + STEP)
-        values = np.frombuffer(arrays[0], "<f8").reshape(len(self.config.metrics), 1, -1)
-        states = np.frombuffer(arrays[1], "<f8").reshape(JOB_FIELDS + len(JOB_METRICS), -1)
-        found = list(batches(values, self.config.metrics, answer.nodes, start, STEP))
-        rows = job_rows(states, answer.jobs, answer.nodes, window)
-        self.sink.apply(CollectedWindow(WindowMeta("n", "nodes", SYSTEM, window, answer.records), found, [rows]))
+    def _store(self, window: Window, frames: list[Frame]) -> None:
+        data = decode(frames)
+        assert data.records == len(self.cluster.names)
+        self.sink.apply(Collected(WindowMeta("n", "nodes", SYSTEM, window, data.records), data.batches, data.tables))
         assert self.sink.commit() == []
 
     def rest_of_day(self, first: int) -> None:
@@ -148,11 +147,11 @@ class Plant:
             self.clock.jump(window.end + 100 - self.clock.time())
             values = np.round(draw.gamma(2.0, 1e6, (len(names), minutes, len(nodes))), 2)
             self.cluster.keep(row, values)
-            found = list(batches(values, names, nodes, window.start, STEP))
+            found = list(batches(values, names, nodes, window.start))
             states = self._states(draw, window, minutes)
             jobs = tuple(f"slurm:{window.start // 100 + number}" for number in range(-(-len(nodes) // 16)))
             rows = job_rows(states, jobs, nodes, window)
-            self.sink.apply(CollectedWindow(WindowMeta("n", "nodes", SYSTEM, window), found, [rows]))
+            self.sink.apply(Collected(WindowMeta("n", "nodes", SYSTEM, window), found, [rows]))
             assert self.sink.commit() == []
 
     def _states(self, draw: np.random.Generator, window: Window, minutes: int) -> np.ndarray:

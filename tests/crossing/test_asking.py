@@ -24,7 +24,7 @@ def sent():
 
 @pytest.fixture
 def asking(sent):
-    return Asking("host zone-b", sent.append)
+    return Asking("host zone-b", sent.append, " (on host zone-b)")
 
 
 def collect(number):

@@ -121,7 +121,7 @@ EDITS = (
         "J4: the first row of a job that begins in the last second of a minute has an earlier begin than the others",
         (
             Edit(
-                "collectors/nodes/to_rows.py",
+                "tokiod/hub/to_rows.py",
                 "job_rows",
                 "np.where(begun // BILLION > time, time * BILLION, begun)",
                 "np.where(begun < 0, -1, np.minimum(begun, time * BILLION))",

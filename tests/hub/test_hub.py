@@ -1,6 +1,7 @@
 """Which session of a node counts, which rows are refused, and what a window of all nodes is: the hub without its sockets."""
 
 import json
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -9,10 +10,13 @@ from keyed import Keyring
 from node_agents import JOB_METRICS, METRICS, job_rows, value
 from structlog.testing import capture_logs
 
-from collectors.nodes.hub_protocol import JOB_FIELDS, Cancel, Collect, Collected, Count, Counted, List, Refused
+from collectors.nodes.hub_protocol import List
+from tokiod import job_columns
 from tokiod.agent import wire
 from tokiod.agent.metric import Metric
 from tokiod.config.schema import HubConfig
+from tokiod.crossing.codec import decode
+from tokiod.crossing.dialogue import Cancel, Collect, Count, Counted, Data, Failed
 from tokiod.errors import ConfigError
 from tokiod.hub import messages
 from tokiod.hub.classes import NodeClasses
@@ -21,10 +25,11 @@ from tokiod.hub.nodes import MAX_LISTS, MAX_REASONS
 from tokiod.metrics import catalogue
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
+from tokiod.window_data import ENDED_REMOVED, job_parts
 
 START = 1_800_000_000 // 60 * 60
 NAMES = tuple(metric.name for metric in METRICS)
-JOB_NAMES = tuple(metric.name for metric in JOB_METRICS)
+DATASETS = tuple(f"nodes/{name}" for name in NAMES)
 
 
 class Site:
@@ -81,21 +86,32 @@ class Site:
         message = wire.row(node, session, start, now - late + clock, clock + late, values, dropped or {}, jobs, examples)
         self.hub.receive(route or node.encode(), self.keys["compute"], "10.0.0.1", message)
 
-    def ask(self, start=START, end=START + 60, metrics=NAMES, number=7):
-        self.hub.request(b"client", Collect(number, start, end, 60, metrics, JOB_NAMES))
+    def ask(self, start=START, end=START + 60, number=7):
+        self.hub.request(b"client", Collect(number, "n", 1, start, end, 60.0, "nodes", "c.nodes", DATASETS))
         return [route for route, (_, message) in self.sent if message["type"] == "ask"]
 
     def answer(self):
+        """Return the answer, and the values of a window: f8[metric, row, node], NaN where a node has none."""
         self.hub.turn()
-        assert len(self.answers) == 1, self.answers
-        _, answer, arrays = self.answers.pop()
-        if isinstance(answer, Collected):
-            self.jobs = np.frombuffer(arrays[1]).reshape(JOB_FIELDS + len(JOB_NAMES), -1)
-            return answer, np.frombuffer(arrays[0]).reshape(len(NAMES), -1, len(answer.nodes))
-        return answer
+        (_, first, _) = self.answers[0]
+        if not isinstance(first, Data):
+            assert len(self.answers) == 1, self.answers
+            return self.answers.pop()[1]
+        assert [(answer.id, answer.part) for _, answer, _ in self.answers] == [(first.id, part) for part in range(first.parts)]
+        data = decode([frame for _, _, frames in self.answers for frame in frames])
+        self.answers.clear()
+        (self.jobs,) = data.tables
+        nodes = data.batches[0].columns if data.batches else ()
+        assert [batch.dataset for batch in data.batches] == [name for name in DATASETS if nodes]
+        asked = [message for _, (_, message) in self.sent if message["type"] == "ask"]
+        start, end = min(one["start"] for one in asked), max(one["end"] for one in asked)
+        values = np.full((len(NAMES), (end - start) // 60, len(nodes)), np.nan)
+        for number, batch in enumerate(data.batches):
+            values[number, (batch.time - start) // 60, batch.column] = batch.value
+        return SimpleNamespace(id=first.id, nodes=nodes, records=data.records, dropped=data.dropped), values
 
     def count(self, start=START, end=START + 60):
-        self.hub.request(b"client", Count(8, start, end, 60))
+        self.hub.request(b"client", Count(8, "n", 1, start, end, 60.0))
         answer = self.answers.pop()[1]
         assert isinstance(answer, Counted)
         return answer.records
@@ -329,15 +345,15 @@ def test_nodes_are_not_expected_before_they_had_time_to_connect(tmp_path):
     site.hello("nid1")
     site.ask()
     refusal = site.answer()
-    assert isinstance(refusal, Refused)
-    assert refusal.not_yet
+    assert isinstance(refusal, Failed)
+    assert refusal.outcome == "not_yet"
     site.wait(91)
     assert site.ask() == [b"nid1"]
 
 
 def test_without_an_agent_there_is_no_window(site):
     site.ask()
-    assert isinstance(site.answer(), Refused)
+    assert site.answer() == Failed(7, "transient", "no agent is connected to the hub")
 
 
 def test_more_names_of_a_class_than_allowed_are_refused_and_other_classes_have_their_own(tmp_path):
@@ -410,7 +426,7 @@ def test_a_message_in_parts_is_one_and_parts_that_follow_no_other_are_malformed(
     assert site.hub.refused == {"malformed": 2 * len(parts) + 4}
     send(*parts[:2], *parts)
     answer, _ = site.answer()
-    assert (answer.records, len(answer.jobs), site.hub.refused["malformed"]) == (1, 2000, 2 * len(parts) + 4)
+    assert (answer.records, len(site.jobs), site.hub.refused["malformed"]) == (1, 2000, 2 * len(parts) + 4)
 
 
 def test_a_session_that_is_superseded_again_and_again_is_logged_once(site):
@@ -488,12 +504,18 @@ def test_the_jobs_of_all_nodes_are_in_the_window_with_their_states(site):
     for node in ("nid1", "nid2"):
         site.row(node, jobs=job_rows(node, START))
     site.row("nid3", jobs=[("pbs:9.server", None, START + 59.0, False, [7.0])])
-    answer, _ = site.answer()
-    found = {
-        (answer.nodes[int(node)], answer.jobs[int(job)]): [None if np.isnan(of) else of for of in rest] for node, job, *rest in site.jobs.T
+    site.answer()
+    columns = dict(zip(site.jobs.columns, (values.tolist() for values in site.jobs.values), strict=True))
+    states = zip(columns["begin"], columns["time"], columns["ended"], columns["cpu.sum"], columns["mem_bytes.max"], strict=True)
+    jobs = [job_parts(key)["id"] for key in columns["job"]]
+    found = {(node.decode(), job): state for node, job, state in zip(columns["target"], jobs, states, strict=True)}
+    billion, million = 10**9, 10**6
+    expected = {
+        (node, job): (int(begin * billion), int(time), ENDED_REMOVED * ended, round(cpu * million), round(memory))
+        for node in ("nid1", "nid2")
+        for job, begin, time, ended, (cpu, memory) in job_rows(node, START)
     }
-    expected = {(node, job): [*state, *values] for node in ("nid1", "nid2") for job, *state, values in job_rows(node, START)}
-    assert found == expected | {("nid3", "pbs:9.server"): [None, START + 59.0, 0.0, None, 7.0]}
+    assert found == expected | {("nid3", "pbs:9.server"): (-1, START + 59, 0, job_columns.UNKNOWN, 7)}
 
 
 @pytest.mark.parametrize("job", ["a\x1fb", "", "x" * 161, "a\nb"])
@@ -520,7 +542,7 @@ def test_an_agent_that_sends_no_jobs_is_understood(site):
     del message[1]["jobs"]
     site.hub.receive(b"nid1", site.keys["compute"], "10.0.0.1", json.dumps(message).encode())
     answer, values = site.answer()
-    assert (answer.records, answer.jobs, values[:, 0, 0].tolist(), site.jobs.shape) == (1, (), [1.0] * len(NAMES), (JOB_FIELDS + 2, 0))
+    assert (answer.records, values[:, 0, 0].tolist(), len(site.jobs)) == (1, [1.0] * len(NAMES), 0)
 
 
 def test_a_node_that_slept_has_no_row_of_that_time_and_its_later_rows(site):
@@ -571,11 +593,11 @@ def test_jobs_of_a_node_whose_clock_is_an_hour_off_are_refused_with_its_row_unti
     site.ask()
     site.row("nid1", clock=clock, jobs=job_rows("nid1", START))
     answer, _ = site.answer()
-    assert (answer.dropped, answer.jobs, site.jobs.shape[1]) == ({"clock": 1}, (), 0)
+    assert (answer.dropped, len(site.jobs)) == ({"clock": 1}, 0)
     site.ask()
     site.row("nid1", jobs=job_rows("nid1", START))
     answer, _ = site.answer()
-    assert (answer.records, site.jobs.shape[1]) == (1, 2)
+    assert (answer.records, len(site.jobs)) == (1, 2)
 
 
 UNKNOWN = "jobs: unknown scheduler cgroup"

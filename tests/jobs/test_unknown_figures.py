@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from job_days import DAY, JobDays, polled
 
-from collectors.nodes.hub_protocol import JOB_FIELDS
-from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from tokiod.analysis.export_jobs import JobExport
 from tokiod.analysis.own_nodes import on_nodes
 from tokiod.analysis.top import top
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
 from tokiod.job_columns import OF_NODES, UNKNOWN, figure_of, is_state
 from tokiod.jobs.groups import grouped
 from tokiod.jobs.span import Days, series, span_rows
@@ -145,7 +144,7 @@ def test_a_group_has_the_sum_of_its_nodes_that_report_and_is_unknown_without_one
 
 
 def agent_states(*found):
-    """f8[fields + metrics, n] of (node, job, {metric: value}), as the hub sends them."""
+    """f8[fields + metrics, n] of (node, job, {metric: value}), as the hub has them."""
     states = np.full((JOB_FIELDS + len(JOB_METRICS), len(found)), np.nan)
     for column, (node, job, values) in enumerate(found):
         states[:JOB_FIELDS, column] = node, job, DAY, DAY + 59, 0

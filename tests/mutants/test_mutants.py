@@ -130,8 +130,8 @@ def test_a_seed_draws_the_same_edits_and_one_of_a_line():
 
 def test_the_modules_for_a_module_come_before_the_others_of_its_package():
     assert modules_for(EQUIVALENT.parents[2], "tokiod/jobs/span.py")[0] == "tests/jobs/test_span.py"
-    found = modules_for(EQUIVALENT.parents[2], "collectors/nodes/config.py")
-    assert sorted(found) == [f"tests/collectors/nodes/test_nodes_{name}.py" for name in ("batches", "collector", "rows")]
+    found = modules_for(EQUIVALENT.parents[2], "tokiod/hub/classes.py")
+    assert sorted(found) == [f"tests/hub/test_{name}.py" for name in ("hub", "process", "to_rows", "to_window")]
 
 
 def test_each_equivalent_edit_exists_and_has_a_reason(monkeypatch, tmp_path, capsys):

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import zmq
 
-from collectors.nodes.hub_protocol import Answer, Cancel, Refused, Request
-from tokiod.errors import NotYet, Transient
+from collectors.nodes.hub_protocol import Answer, Request
+from tokiod.crossing import dialogue
+from tokiod.crossing.asking import Asking
+from tokiod.errors import Transient
 from tokiod.hub.hub import Hub
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.clock import MachineClock
     from tests.simulation.loop import SimulatedLoop
     from tokiod.config.schema import HubConfig
+    from tokiod.crossing.codec import Frame
+    from tokiod.window_data import WindowData
 
 HUBS: dict[str, HubMachine] = {}
 """That of the site that is being simulated, by the name of its source."""
@@ -52,10 +56,10 @@ class HubMachine:
         self.hub: Hub | None = None
         self._config = config
         self._sockets: dict[bytes, AgentSocket] = {}
-        self._asked: dict[bytes, asyncio.Future[tuple[Answer, list[bytes]]]] = {}
+        self._clients: dict[bytes, HubClient] = {}
         self._wake = asyncio.Event()
         self._numbers = itertools.count(1)
-        self._encode, self._answers, self._requests = msgspec.json.encode, msgspec.json.Decoder(Answer), msgspec.json.Decoder(Request)
+        self._decode = msgspec.json.Decoder(Request).decode
 
     async def keep(self) -> None:
         """Run the hub again and again."""
@@ -75,14 +79,14 @@ class HubMachine:
         """End the process, and all connections with it. A client that waits for an answer gets none."""
         self.hub = None
         self._wake.set()
-        self._asked.clear()
+        self._clients.clear()
         for socket in list(self._sockets.values()):
             socket.end(zmq.EVENT_DISCONNECTED)
         self._sockets.clear()
 
     def client(self) -> HubClient:
         """Return a connection for the daemon's processes."""
-        return HubClient(self)
+        return HubClient(self, next(self._numbers).to_bytes(4, "big"))
 
     def context(self, on_event: Callable[[], None]) -> AgentContext:
         """Return what makes the sockets of an agent. on_event: called when one of them has something."""
@@ -111,22 +115,13 @@ class HubMachine:
         """Forget a connection that its agent ended."""
         self._sockets.pop(socket.route, None)
 
-    async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, list[bytes]]:
-        """Send a request and wait for the answer, for ever if the hub is killed meanwhile."""
-        number = next(self._numbers)
-        client = number.to_bytes(4, "big")
-        await asyncio.sleep(self.delay())
+    def request(self, client: HubClient, frame: bytes) -> None:
+        """Let a request of a client arrive. Raises Transient while no hub is there."""
         if self.hub is None:
             raise Transient("no hub")
-        self._asked[client] = asked = self.loop.create_future()
-        self.hub.request(client, self._requests.decode(self._encode(request(number))))
+        self._clients[client.route] = client
+        self.hub.request(client.route, self._decode(frame))
         self._wake.set()
-        try:
-            return await asked
-        except asyncio.CancelledError:
-            if self._asked.pop(client, None) is asked:
-                self.hub.request(client, Cancel(number))
-            raise
 
     def _send(self, route: bytes, message: bytes) -> bool:
         if (socket := self._sockets.get(route)) is None:
@@ -134,24 +129,33 @@ class HubMachine:
         self.loop.call_later(self.delay(), socket.put, message)
         return True
 
-    def _reply(self, client: bytes, answer: Answer, arrays: tuple[bytes, ...]) -> None:
-        asked = self._asked.pop(client, None)
-        if asked is not None and not asked.done():
-            asked.set_result((self._answers.decode(self._encode(answer)), list(arrays)))
+    def _reply(self, route: bytes, answer: Answer, frames: Sequence[Frame]) -> None:
+        if (client := self._clients.get(route)) is not None:
+            self.loop.call_soon(client.put, msgspec.json.encode(answer), list(map(bytes, frames)))
 
 
 class HubClient:
-    """What takes the place of collectors.nodes.client.HubClient."""
+    """What takes the place of collectors.nodes.client.HubClient. A request to a hub that is killed meanwhile waits for ever."""
 
-    def __init__(self, hub: HubMachine) -> None:
+    name = "the hub"
+
+    def __init__(self, hub: HubMachine, route: bytes) -> None:
+        self.route = route
         self._hub = hub
+        self._asking = Asking(self.name, lambda message: hub.request(self, dialogue.encode(message)))
+        self._decode = msgspec.json.Decoder(dialogue.Answer).decode
 
-    async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, list[bytes]]:
-        """Return an answer and its arrays, as the real one does."""
-        answer, arrays = await self._hub.ask(request)
-        if isinstance(answer, Refused):
-            raise NotYet(answer.reason) if answer.not_yet else Transient(answer.reason)
-        return answer, arrays
+    async def ask(self, make: Callable[[int], dialogue.Collect | dialogue.Count]) -> WindowData | int | None:
+        """Send a request that arrives in a while, and return the answer."""
+        await asyncio.sleep(self._hub.delay())
+        return await self._asking.ask(make)
+
+    def tell(self, message: dialogue.Stored | dialogue.Close) -> None:
+        """Send nothing, as the real one."""
+
+    def put(self, message: bytes, frames: list[bytes]) -> None:
+        """Let an answer arrive."""
+        self._asking.answered(self._decode(message), frames)
 
     def close(self) -> None:
         """Have nothing open."""

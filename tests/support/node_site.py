@@ -14,10 +14,10 @@ from node_agents import METRICS, STEP, job_rows, value
 from node_hub import configured
 
 import tokiod
-from collectors.nodes.to_rows import key_of
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.hub.to_rows import key_of
 from tokiod.jobs.rows import read
 from tokiod.ledger.ledger import Ledger
 from tokiod.reader.files import Templates

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from collectors.nodes.config import Config as NodesConfig
-from collectors.nodes.hub_protocol import JOB_FIELDS
-from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.errors import Refusal
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
 from tokiod.jobs.rows import directory_of, read, table_files
 from tokiod.jobs.table import JobTable
 from tokiod.testing.clock import FakeClock

@@ -44,10 +44,11 @@ class Asking:
     """The requests to one process, and what has come of their answers.
 
     peer: names the process in errors, "host zone-b"; send: sends a message, and raises Transient where the process can't be reached.
+    where: what is added to its own errors.
     """
 
-    def __init__(self, peer: str, send: Callable[[Asked], None]) -> None:
-        self._peer, self._send = peer, send
+    def __init__(self, peer: str, send: Callable[[Asked], None], where: str = "") -> None:
+        self._peer, self._send, self._where = peer, send, where
         self._numbers = count(1)
         self._requests: dict[int, _Request] = {}
         self._ended: deque[int] = deque(maxlen=KEPT_ENDED)
@@ -114,7 +115,7 @@ class Asking:
             request.answer.set_exception(Transient(reason))
 
     def _error(self, failed: Failed) -> Exception:
-        text = f"{failed.message} (on {self._peer})"
+        text = failed.message + self._where
         match failed.outcome:
             case "not_yet":
                 return NotYet(text, failed.ended_at)

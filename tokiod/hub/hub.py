@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Cancel, Collect, Collected, Count, Counted, List, Listed, Refused, Request
+from collectors.nodes.config import GROUP, STEP_SECONDS
+from collectors.nodes.hub_protocol import MAX_ROWS, Answer, List, Listed, Request
+from tokiod.crossing.dialogue import Cancel, Collect, Count, Counted, Data, Failed
+from tokiod.crossing.parts import PART_BYTES, encoded
+from tokiod.errors import Refusal
 from tokiod.hub import messages
 from tokiod.hub.messages import Hello, Row
 from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, SENTENCES, UNASKED, VERSION, Node, Nodes
-from tokiod.hub.window_arrays import jobs_of, values_of
+from tokiod.hub.to_window import window_data
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
+from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tokiod.clock import Clock
     from tokiod.config.schema import HubConfig
+    from tokiod.crossing.codec import Frame
     from tokiod.hub.classes import NodeClasses
 
 log = structlog.get_logger()
@@ -65,7 +71,7 @@ class Hub:
         classes: NodeClasses,
         clock: Clock,
         send: Callable[[bytes, bytes], bool],
-        reply: Callable[[bytes, Answer, tuple[bytes, ...]], None],
+        reply: Callable[[bytes, Answer, Sequence[Frame]], None],
     ) -> None:
         self.refused: Counter[str] = Counter()
         self._config, self._classes, self._clock = config, classes, clock
@@ -116,19 +122,22 @@ class Hub:
     def request(self, client: bytes, request: Request) -> None:
         """Take a request of the inner socket."""
         now = self._clock.monotonic()
-        if isinstance(request, Cancel):
-            self._queries = [one for one in self._queries if (one.client, one.request.id) != (client, request.id)]
-        elif isinstance(request, List):
-            self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), ())
-        elif (fault := _fault(request)) or now < self._ready_at:
-            waits = f"the hub started less than {self._config.gather} s ago and waits for the agents to connect"
-            self._reply(client, Refused(request.id, fault or waits, not_yet=not fault), ())
-        elif isinstance(request, Count):
-            self._reply(client, Counted(request.id, self._count(request, now)), ())
-        elif nodes := self.nodes.connected(now):
-            self._ask(client, request, nodes, now)
-        else:
-            self._reply(client, Refused(request.id, "no agent is connected to the hub"), ())
+        match request:
+            case Cancel():
+                self._queries = [one for one in self._queries if (one.client, one.request.id) != (client, request.id)]
+            case List():
+                self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), ())
+            case Collect() | Count() if fault := _fault(request):
+                self._reply(client, Failed(request.id, "fatal", fault), ())
+            case Collect() | Count() if now < self._ready_at:
+                waits = f"the hub started less than {self._config.gather} s ago and waits for the agents to connect"
+                self._reply(client, Failed(request.id, "not_yet", waits), ())
+            case Count():
+                self._reply(client, Counted(request.id, self._count(request, now)), ())
+            case Collect() if nodes := self.nodes.connected(now):
+                self._ask(client, request, nodes, now)
+            case Collect():
+                self._reply(client, Failed(request.id, "transient", "no agent is connected to the hub"), ())
 
     def turn(self) -> float:
         """Answer the requests that are complete or out of time; return the seconds until the next of them is."""
@@ -207,19 +216,18 @@ class Hub:
 
     def _ask_node(self, query: Query, node: Node, now: float, within: float) -> None:
         """Ask one node for the rows of a query, but for those that it was asked for just now, by a request that was given up."""
-        request = query.request
-        if node.step != request.step:
+        if node.step != STEP_SECONDS:
             query.dropped[MISSING] += len(query.rows)
             return
         node.asked = {start: until for start, until in node.asked.items() if until > now}
         waiting = [start for start in query.rows if node.name not in query.rows[start]]
         unasked = [start for start in waiting if start not in node.asked]
         if unasked:
-            if not self._send(node.route, messages.ask(node.wire, unasked[0], unasked[-1] + request.step, self._clock.time(), within)):
+            if not self._send(node.route, messages.ask(node.wire, unasked[0], unasked[-1] + STEP_SECONDS, self._clock.time(), within)):
                 self.nodes.lost(node.route)
                 return
-            until = now + within + _grace(request)
-            node.asked.update((start, until) for start in range(unasked[0], unasked[-1] + request.step, request.step))
+            until = now + within + _grace(query.request)
+            node.asked.update((start, until) for start in range(unasked[0], unasked[-1] + STEP_SECONDS, STEP_SECONDS))
         query.waiting |= {(node.name, start) for start in waiting}
 
     def _within(self, query: Query, nodes: int) -> float:
@@ -235,17 +243,24 @@ class Hub:
         absent = [name for name in sorted(self.nodes.by_name) if all(name not in rows for rows in query.rows.values())]
         catalogue.HUB_MISSING.set(len(absent))
         # A name is a column from its first row on: a key can greet as every name of its class.
-        known = sorted(node.name for node in self.nodes.by_name.values() if node.row is not None)
-        values = values_of(query.rows, request.metrics, known)
-        jobs, states = jobs_of(query.rows, request.job_metrics, known)
+        known = tuple(sorted(node.name for node in self.nodes.by_name.values() if node.row is not None))
+        metrics = [name.removeprefix(f"{GROUP}/") for name in request.datasets or ()]
         records = sum(len(self._sent[start]) for start in query.rows)
+        data = window_data(query.rows, metrics, known, Window(request.start, request.end))
+        data = replace(data, records=records, dropped=dict(+query.dropped))
         if absent and self._repeats("missing"):
             log.info(
                 "hub.missing", nodes=len(absent), known=len(self.nodes.by_name), window=f"{request.start} to {request.end}",
                 some=", ".join(absent[:3]),
             )  # fmt: skip
         self._forget()
-        self._reply(query.client, Collected(request.id, tuple(known), records, dict(+query.dropped), jobs), (values, states))
+        try:
+            parts = encoded(request.source, data, PART_BYTES)
+        except Refusal as never:
+            self._reply(query.client, Failed(request.id, "rejected", str(never)), ())
+            return
+        for number, frames in enumerate(parts):
+            self._reply(query.client, Data(request.id, number, len(parts)), frames)
 
     def _count(self, request: Count, now: float) -> int:
         """Return how many nodes have sent each row, or have it in memory."""
@@ -275,10 +290,10 @@ def _grace(request: Collect) -> float:
 
 
 def _starts(request: Collect | Count) -> range:
-    return range(request.start, request.end, request.step)
+    return range(request.start, request.end, STEP_SECONDS)
 
 
 def _fault(request: Collect | Count) -> str:
-    if request.step < 1 or request.start % request.step or not 0 < (request.end - request.start) / request.step <= MAX_ROWS:
-        return f"a request for [{request.start}, {request.end}) in rows of {request.step} s: at most {MAX_ROWS} whole rows"
+    if request.start % STEP_SECONDS or not 0 < (request.end - request.start) / STEP_SECONDS <= MAX_ROWS:
+        return f"a request for [{request.start}, {request.end}) in rows of {STEP_SECONDS} s: at most {MAX_ROWS} whole rows"
     return ""

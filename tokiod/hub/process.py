@@ -22,8 +22,11 @@ from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_de
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
+    from tokiod.crossing.codec import Frame
     from tokiod.runtime.service import Service
 
 log = structlog.get_logger()
@@ -133,10 +136,10 @@ class HubProcess:
             return False
         return True
 
-    def _reply(self, client: bytes, answer: Answer, arrays: tuple[bytes, ...]) -> None:
+    def _reply(self, client: bytes, answer: Answer, frames: Sequence[Frame]) -> None:
         # A client that has gone asks again.
         with suppress(zmq.ZMQError):
-            self._inner.socket.send_multipart([client, self._encoder.encode(answer), *arrays], zmq.NOBLOCK)
+            self._inner.socket.send_multipart([client, self._encoder.encode(answer), *frames], zmq.NOBLOCK, copy=False)
 
     def _end_connections(self, reason: str) -> None:
         log.error("hub.overloaded", reason=reason, action="all agents were disconnected; they connect again by themselves")

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -11,19 +12,30 @@ import zmq.asyncio
 
 from collectors.nodes import Config, Saved, live, saved
 from collectors.nodes.config import DEFAULT, METRICS
-from collectors.nodes.hub_protocol import JOB_FIELDS, MAX_ROWS, Answer, Cancel, Collect, Collected, Count, Counted, Refused
-from collectors.nodes.to_batches import batches
-from collectors.nodes.to_rows import JOB_METRICS
 from tokiod.collector import Site
-from tokiod.errors import NotYet, TokiodError, Transient
+from tokiod.crossing.dialogue import Asked, Cancel, Collect, Count, Counted, Data, Failed
+from tokiod.crossing.parts import encoded
+from tokiod.errors import Fatal, NotYet, Refusal, TokiodError, Transient
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
+from tokiod.hub.to_window import batches
 from tokiod.testing import FakeClock
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowData
 
 START, NAN, UTC = 1_800_000_000 // 60 * 60, math.nan, Calendar("UTC")
 WINDOW, NODES, METRIC = Window(START, START + 120), ("nid1", "nid2", "nid3"), ("cpu_user", "net_sent")
 VALUES = np.array([[[1, NAN, -0.0], [NAN, 4, 5]], [[NAN] * 3, [7, 8, NAN]]])
-WIDTH = JOB_FIELDS + len(JOB_METRICS)
+
+
+def asking(message, number, window=WINDOW, **fields):
+    """A request as the collector sends it, of no lane: the hub has none."""
+    return message(number, "n", 0, window.start, window.end, 60.0 * (window.seconds // 60), **fields)
+
+
+def without_lane(frame):
+    request = msgspec.json.decode(frame, type=Asked)
+    return msgspec.structs.replace(request, lane=0) if isinstance(request, Collect | Count) else request
 
 
 def config(**values):
@@ -41,7 +53,7 @@ def asked(tmp_path):
         async def hub(router):
             for answer in answers:
                 sender, request = await router.recv_multipart()
-                requests.append(msgspec.json.decode(request, type=Collect | Count))
+                requests.append(without_lane(request))
                 for frames in answer(requests[-1].id):
                     await router.send_multipart([sender, *frames])
 
@@ -61,21 +73,33 @@ def asked(tmp_path):
     return asked
 
 
-def collected(number, *, values=VALUES, states=None, **fields):
-    head = Collected(number, NODES, 9, {"late": 1}, ("slurm:7",))
-    frames = [np.ascontiguousarray(values).astype("<f8").tobytes(), np.array([] if states is None else states, "<f8").tobytes()]
-    return [[msgspec.json.encode(msgspec.structs.replace(head, **fields)), *frames]]
+def collected(number, *, values=VALUES, states=(), records=9, size=2**20):
+    """The messages of a window, in parts of so many bytes."""
+    rows = job_rows(np.hstack([np.empty((JOB_FIELDS + len(JOB_METRICS), 0)), *states]), ("slurm:7",), NODES, WINDOW)
+    data = WindowData(list(batches(values, METRIC, NODES, START)), records, {"late": 1}, [rows])
+    parts = encoded("n", data, size)
+    return [[msgspec.json.encode(Data(number, part, len(parts))), *frames] for part, frames in enumerate(parts)]
+
+
+def counted(number, records=5):
+    return [[msgspec.json.encode(Counted(number, records))]]
+
+
+def failed(outcome, text):
+    return lambda number: [[msgspec.json.encode(Failed(number, outcome, text))]]
+
+
+def edited(number, edit):
+    """The messages of a window, of which the last one's frames were edited."""
+    *others, (head, *frames) = collected(number)
+    return [*others, [head, *edit([bytes(frame) for frame in frames])]]
 
 
 def job_state(*, node):
-    found = np.full((WIDTH, 1), NAN)
+    found = np.full((JOB_FIELDS + len(JOB_METRICS), 1), NAN)
     found[:JOB_FIELDS, 0] = node, 0, START, START + 70, 0
     found[JOB_FIELDS, 0] = 1.5
     return found
-
-
-def test_a_client_that_does_not_say_how_long_it_waits_waits_a_minute():
-    assert Collect(1, START, START + 60, 60, METRIC).seconds == 60
 
 
 def test_a_request_that_is_given_up_is_cancelled_at_the_hub_and_the_next_one_goes_on(tmp_path):
@@ -92,13 +116,13 @@ def test_a_request_that_is_given_up_is_cancelled_at_the_hub_and_the_next_one_goe
                 given_up.cancel()
                 (_, cancel), next_one = await router.recv_multipart(), asyncio.create_task(nodes.count(WINDOW))
                 _, count = await router.recv_multipart()
-                for frames in (*collected(1), [msgspec.json.encode(Counted(2, 5))]):
+                for frames in (*collected(1), *counted(2)):
                     await router.send_multipart([sender, *frames])
-                return [msgspec.json.decode(frame, type=Count | Cancel) for frame in (cancel, count)], await asyncio.wait_for(next_one, 20)
+                return [without_lane(frame) for frame in (cancel, count)], await asyncio.wait_for(next_one, 20)
             finally:
                 await nodes.close()
 
-    assert asyncio.run(both()) == ([Cancel(1), Count(2, START, START + 120, 60)], 5)
+    assert asyncio.run(both()) == ([Cancel(1), asking(Count, 2)], 5)
 
 
 def test_a_request_that_is_given_up_after_the_end_of_its_connection_is_only_cancelled(tmp_path):
@@ -120,8 +144,9 @@ def test_a_request_that_is_given_up_after_the_end_of_its_connection_is_only_canc
 
 
 def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
-    (first, second), requests = asked(lambda n: collected(n, states=job_state(node=1)), collected)
-    assert requests == [Collect(n, START, START + 120, 60, METRIC, JOB_METRICS, seconds=120) for n in (1, 2)]
+    (first, second), requests = asked(lambda n: collected(n, states=[job_state(node=1)]), collected)
+    datasets = ("nodes/cpu_user", "nodes/net_sent")
+    assert requests == [asking(Collect, n, kind="nodes", system="c.nodes", datasets=datasets) for n in (1, 2)]
     assert not any(np.signbit(one.value).any() for one in first.batches), "the archive uses -0.0 for missing cells"
     assert (first.records, first.dropped) == (9, {"late": 1})
     found = {
@@ -142,10 +167,10 @@ def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
     assert len(none) == 0
 
 
-def test_a_window_has_as_many_rows_as_steps(asked):
+def test_a_window_of_many_parts_is_whole_in_whatever_order_they_come(asked):
     values = np.arange(18.0).reshape(2, 3, 3)
-    states = np.hstack([job_state(node=node) for node in (0, 2)])
-    (found,), _ = asked(lambda n: collected(n, values=values, states=states), call=lambda nodes: nodes.collect(Window(START, START + 180)))
+    states = [job_state(node=node) for node in (0, 2)]
+    (found,), _ = asked(lambda n: collected(n, values=values, states=states, size=64)[::-1], call=lambda nodes: nodes.collect(WINDOW))
     assert [one.value.tolist() for one in found.batches] == [part.ravel().tolist() for part in values]
     assert dict(zip(found.tables[0].columns, found.tables[0].values, strict=True))["target"].tolist() == [b"nid1", b"nid3"]
 
@@ -171,24 +196,32 @@ def test_answers_to_earlier_requests_are_skipped(asked):
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        (lambda n: [[msgspec.json.encode(Refused(n, "starting", not_yet=True))]], NotYet, "starting"),
-        (lambda n: [[msgspec.json.encode(Refused(n, "no agent"))]], Transient, "no agent"),
-        (lambda n: [[msgspec.json.encode(Counted(n, 5))]], Transient, "the hub sent Counted for the request of a window"),
+        (failed("not_yet", "starting"), NotYet, "starting"),
+        (failed("transient", "no agent"), Transient, "no agent"),
+        (failed("fatal", "rows of 61 s"), Fatal, "rows of 61 s"),
+        (failed("rejected", "too large"), Refusal, "too large"),
+        (lambda n: edited(n, lambda frames: [frames[0][:-8]]), Transient, "the hub sent a malformed window: shape"),
+        (lambda n: edited(n, lambda frames: [*frames, bytes(8)]), Transient, "the hub sent a malformed window: shape"),
+        (lambda n: edited(n, lambda _: []), Transient, "the hub sent a malformed window: header"),
+        (lambda n: edited(n, lambda frames: [frames[0].replace(b"gauge", b"guage")]), Transient, "malformed window: header"),
+        (lambda n: [[msgspec.json.encode(Data(n, 1, 1))]], Transient, "malformed window: parts: part 1 of 1"),
         (
-            lambda n: collected(n, values=VALUES[:1]),
-            Transient,
-            rf"arrays of \[48, 0\] bytes for \(2, 2, 3\) values, and jobs of {8 * WIDTH} ",
+            lambda n: [[msgspec.json.encode(Data(n, part, parts))] for part, parts in ((0, 3), (1, 2))],
+            Transient, "malformed window: parts: 2 parts, and 3 by another",
         ),
-        (lambda n: collected(n, values=np.zeros((2, 2, 4))), Transient, r"arrays of \[128, 0\] bytes"),
-        (lambda n: collected(n, states=np.zeros(WIDTH + 1)), Transient, rf"arrays of \[96, {8 * WIDTH + 8}\] bytes"),
-        (lambda n: [collected(n)[0][:2]], Transient, r"arrays of \[96\] bytes"),
-        (lambda n: [[*collected(n)[0], b""]], Transient, r"arrays of \[96, 0, 0\] bytes"),
     ],
-)
-def test_what_is_not_the_window_is_refused(asked, answer, error, words):
-    with pytest.raises(error, match=words) as raised:
-        asked(answer)
-    assert type(raised.value) is error
+)  # fmt: skip
+def test_what_is_not_the_window_is_refused_and_the_next_one_is_taken(asked, answer, error, words):
+    async def call(nodes):
+        try:
+            return await nodes.collect(WINDOW)
+        except (TokiodError, Refusal) as raised:
+            return raised
+
+    (raised, found), _ = asked(answer, collected, call=call)
+    assert type(raised) is error
+    assert re.search(words, str(raised)), raised
+    assert found.records == 9
 
 
 @pytest.mark.parametrize(("age", "ended_at"), [(3599, None), (3600, START)])
@@ -201,10 +234,9 @@ def test_a_window_that_no_agent_keeps_any_more_is_where_a_backfill_ends(tmp_path
 
 
 def test_a_count_is_a_number_or_unknown(asked):
-    answers = lambda n: [[msgspec.json.encode(Counted(n, 5))]], collected
-    found, requests = asked(*answers, call=lambda nodes: nodes.count(WINDOW))
+    found, requests = asked(counted, lambda n: counted(n, None), call=lambda nodes: nodes.count(WINDOW))
     assert found == [5, None]
-    assert requests == [Count(n, START, START + 120, 60) for n in (1, 2)]
+    assert requests == [asking(Count, n) for n in (1, 2)]
 
 
 def test_without_a_hub_the_reason_is_its_address_and_a_closed_collector_asks_again(tmp_path, asked):
@@ -219,18 +251,7 @@ def test_without_a_hub_the_reason_is_its_address_and_a_closed_collector_asks_aga
         await nodes.close()
         return before
 
-    assert asked(*[lambda n: [[msgspec.json.encode(Counted(n, 5))]]] * 2, call=twice)[0] == [5, 5]
-
-
-def test_no_nodes_make_no_batches():
-    assert list(batches(np.zeros((2, 2, 0)), METRIC, (), START, 60)) == []
-
-
-def test_messages_say_what_the_protocol_states():
-    kinds = [Collect(1, 0, 60, 60, ()), Count(1, 0, 60, 60)]
-    assert [msgspec.json.decode(msgspec.json.encode(one))["type"] for one in kinds] == ["collect", "count"]
-    assert msgspec.json.decode(b'{"type":"refused","id":3,"reason":"x"}', type=Answer) == Refused(3, "x", not_yet=False)
-    assert (MAX_ROWS, JOB_FIELDS) == (120, 5)
+    assert asked(counted, counted, call=twice)[0] == [5, 5]
 
 
 def test_a_section_has_the_metrics_of_nodes_and_the_times_of_the_agents():

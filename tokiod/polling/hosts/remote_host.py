@@ -71,7 +71,7 @@ class RemoteHost:
         self._older: deque[str] = deque(maxlen=KEPT)
         self._routes: deque[bytes] = deque(maxlen=KEPT)
         self.name = f"host {config.name}"
-        self._asking = Asking(self.name, self._ask)
+        self._asking = Asking(self.name, self._ask, f" (on {self.name})")
         self._connected = asyncio.Event()
         self._log = log.bind(host=config.name)
 

@@ -24,7 +24,7 @@ class Config(OfHub, frozen=True):
 def live(config: Config, site: Site) -> Collector:
     """Return the collector, with a connection to the hub in memory."""
     collector = Nodes(config, site)
-    collector._hub = HUBS[config.name].client()  # type: ignore[assignment]
+    collector._hub = collector._lane._peer = HUBS[config.name].client()  # type: ignore[assignment]
     return collector
 
 

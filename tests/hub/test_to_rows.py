@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from collectors.nodes.hub_protocol import JOB_FIELDS
-from collectors.nodes.to_rows import JOB_METRICS, job_rows, key_of
 from tokiod.agent.sensors.jobs import Jobs
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows, key_of
 from tokiod.job_columns import OF_NODES, UNKNOWN, column_of, figure_of, is_state
 from tokiod.window import Window
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, job_key

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.nodes.hub_protocol import JOB_FIELDS
 from tokiod.job_columns import OF_NODES, UNKNOWN, scale_of
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
@@ -18,13 +17,15 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 JOB_METRICS = tuple(OF_NODES)
+JOB_FIELDS = 5
+"""Of a state of a job, before its metrics: the places of the node and of the job among their names, begin, time, whether it ended."""
 BILLION = 10**9
 MAX_COUNT = 2**62
 """What an agent claims beyond that is that."""
 
 
 def job_rows(states: NDArray[np.float64], jobs: Sequence[str], nodes: Sequence[str], window: Window) -> TableRows:
-    """Return the rows of a window. states: f8[JOB_FIELDS + metric, n] as the hub sends them, NaN where unknown.
+    """Return the rows of a window. states: f8[JOB_FIELDS + metric, n] NaN where unknown.
 
     A value that no node has gives no column; where only some have it, it is UNKNOWN for the others. Times are within the window.
     """

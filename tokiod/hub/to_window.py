@@ -1,4 +1,4 @@
-"""What all nodes sent of a window, as the arrays of collectors.nodes.hub_protocol."""
+"""What all nodes sent of a window, as its data."""
 
 from __future__ import annotations
 
@@ -7,21 +7,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.nodes.hub_protocol import JOB_FIELDS
+from collectors.nodes.config import GROUP, STEP_SECONDS
+from tokiod.batch import Batch
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tokiod.hub.messages import JobRow, Row
     from tokiod.hub.nodes import Node
+    from tokiod.window import Window
 
     Rows = Mapping[int, Mapping[str, tuple[Node, Row]]]
     """By the start of a row, and the name of a node."""
 
 
-def values_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> bytes:
+def window_data(rows: Rows, metrics: Sequence[str], nodes: tuple[str, ...], window: Window) -> WindowData:
+    """Return a batch per metric, and the rows of the job table. nodes: the columns."""
+    jobs, states = jobs_of(rows, JOB_METRICS, nodes)
+    found = list(batches(values_of(rows, metrics, nodes), metrics, nodes, window.start))
+    return WindowData(found, tables=[job_rows(states, jobs, nodes, window)])
+
+
+def batches(values: NDArray[np.float64], metrics: Sequence[str], nodes: tuple[str, ...], start: int) -> Iterator[Batch]:
+    """Yield a batch per metric with the cells that are there. values: f8[metric, row, node], NaN where a node has none."""
+    if not nodes:
+        return
+    for name, rows in zip(metrics, values, strict=True):
+        row, column = np.nonzero(~np.isnan(rows))
+        time = start + STEP_SECONDS * row.astype(np.int64)
+        yield Batch(f"{GROUP}/{name}", "gauge", STEP_SECONDS, nodes, time, column.astype(np.uint32), rows[row, column] + 0.0)
+
+
+def values_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> NDArray[np.float64]:
     """Return the values of all nodes, f8[metric, row, node]."""
     places = {name: place for place, name in enumerate(names)}
     values = np.full((len(metrics), len(rows), len(names)), np.nan)
@@ -31,10 +52,10 @@ def values_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> bytes
             for row, name in enumerate(metrics):
                 if name in declared:
                     values[row, index, columns] = cells[:, declared.index(name)]
-    return values.astype("<f8").tobytes()
+    return values
 
 
-def jobs_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], bytes]:
+def jobs_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Return the names of all jobs, and their states, f8[JOB_FIELDS + metric, n]."""
     places = {name: place for place, name in enumerate(names)}
     found = [(node, name, job) for of_row in rows.values() for name, (node, row) in of_row.items() for job in row.jobs]
@@ -47,7 +68,7 @@ def jobs_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> tuple[t
         for row, name in enumerate(metrics):
             if name in declared:
                 values[JOB_FIELDS + row, columns] = cells[:, declared.index(name)]
-    return tuple(known), values.astype("<f8").tobytes()
+    return tuple(known), values
 
 
 def _fields(node: int, name: int, job: JobRow) -> tuple[float | None, ...]:
