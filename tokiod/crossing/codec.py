@@ -122,7 +122,8 @@ def encode(data: WindowData) -> list[Frame]:
     header = _encoded(
         _Header(
             tuple(map(len, joined)), tuple(samples), tuple(batches), tuple(tables),
-            data.records, dict(data.dropped), data.trouble[:MAX_TEXT], dict(data.why),
+            None if data.records is None else int(data.records), {reason: int(count) for reason, count in data.dropped.items()},
+            data.trouble[:MAX_TEXT], dict(data.why),
         )
     )  # fmt: skip
     head = [_LENGTH.pack(len(header)), header, *joined]

@@ -22,9 +22,8 @@ from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import Fatal
 from tokiod.polling.watch import reader
-from tokiod.polling.watch.reader import EncodedRows, FileReader, Task
+from tokiod.polling.watch.reader import FileReader, Task
 from tokiod.window import Calendar
-from tokiod.window_data import TableRows
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -66,13 +65,6 @@ def test_a_reader_process_returns_what_the_collector_does(copy):
         assert (batch.dataset, batch.form, batch.step, batch.columns) == (other.dataset, other.form, other.step, other.columns)
         for name in ("time", "column", "value"):
             np.testing.assert_array_equal(getattr(batch, name), getattr(other, name))
-
-
-def test_rows_of_a_table_return_as_they_were_with_the_targets_that_answered():
-    given = TableRows("jobs/operations", ("time", "job"), (np.arange(60, 62), np.array([b"7", b"88"])), (b"fs-OST0000", b"fs-OST0001"))
-    back = EncodedRows.of(given).decoded()
-    assert (back.table, back.columns, back.polled) == (given.table, given.columns, given.polled)
-    assert [values.tolist() for values in back.values] == [values.tolist() for values in given.values]
 
 
 def test_a_reader_has_no_network(copy):
@@ -209,7 +201,7 @@ def test_a_small_bomb_holds_up_no_other_source(tmp_path):
     assert longest < 2
 
 
-def test_a_response_that_is_too_long_is_fatal(copy, monkeypatch):
+def test_an_answer_that_is_too_long_is_fatal(copy, monkeypatch):
     monkeypatch.setattr(reader, "MAX_RESPONSE_BYTES", 5)
     with pytest.raises(Fatal, match="MiB"):
         run(lambda: everything(FileReader(task(copy))))

@@ -1,11 +1,12 @@
 """Read a watched file in a process of its own, with limits: what a file does to its reader, no other source notices.
 
-    parent                          reader
-    Task, pickled               ->
-    None or a Window, pickled   ->
-                                <-  Spans, Data or Failure, as MessagePack
+    parent              reader
+    Task, pickled   ->
+    Find, Collect   ->
+                    <-  Found, Data with the whole window, Failed
 
-The parent decodes no pickle from the reader, because a file may have taken it over. The reader has no secrets, and its environment only
+A message is the length of its JSON, the JSON, the length of a window's bytes, and these (tokiod.crossing): none but with Data. The parent
+decodes no pickle from the reader, because a file may have taken it over. The reader has no secrets, and its environment only
 what it needs. Where the kernel permits it, it has no network and no files but the copy and its programs (docs/decisions/0018). Its death,
 and the end of its time, are errors of the file.
 """
@@ -21,26 +22,26 @@ import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import msgspec
-import numpy as np
 
-from tokiod.batch import Batch, Form
 from tokiod.clock import SystemClock
 from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
-from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
-from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.crossing.codec import decode, encode
+from tokiod.crossing.dialogue import MAX_TEXT, Collect, Data, Failed
+from tokiod.errors import Fatal, Malformed, TokiodError, Transient
 from tokiod.runtime.landlock import restrict_files
 from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
 from tokiod.window import Calendar, Window
-from tokiod.window_data import TableRows, WindowData
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from tokiod.collector import SavedCollector
+    from tokiod.crossing.codec import Frame
+    from tokiod.window_data import WindowData
 
 MAX_DATA_BYTES = 512 << 20
 """Memory of a reader that is not a file's: RLIMIT_DATA."""
@@ -68,86 +69,19 @@ class Task(msgspec.Struct, frozen=True):
     seconds: int
 
 
-class EncodedBatch(msgspec.Struct, frozen=True):
-    """A batch with its arrays as bytes."""
-
-    dataset: str
-    form: Form
-    step: int
-    columns: tuple[str, ...]
-    time: bytes
-    column: bytes
-    value: bytes
-
-    @classmethod
-    def of(cls, batch: Batch) -> EncodedBatch:
-        """Encode a batch."""
-        time, column = np.asarray(batch.time, np.int64), np.asarray(batch.column, np.uint32)
-        value = np.asarray(batch.value, _value_type(batch.form))
-        return cls(batch.dataset, batch.form, batch.step, tuple(batch.columns), time.tobytes(), column.tobytes(), value.tobytes())
-
-    def decoded(self) -> Batch:
-        """Return the batch. Raises ValueError for arrays that don't fit to each other."""
-        value: NDArray[np.float64] | NDArray[np.int64] = np.frombuffer(self.value, _value_type(self.form))
-        time, column = np.frombuffer(self.time, np.int64), np.frombuffer(self.column, np.uint32)
-        if not len(time) == len(column) == len(value):
-            raise ValueError(f"{self.dataset}: arrays of different lengths")
-        return Batch(self.dataset, self.form, self.step, self.columns, time, column, value)
+class Find(msgspec.Struct, frozen=True, tag="find"):
+    """Ask where a file has samples."""
 
 
-def _value_type(form: Form) -> Any:
-    return np.float64 if form == "gauge" else np.int64
-
-
-class EncodedRows(msgspec.Struct, frozen=True):
-    """Rows of a table with their arrays as bytes. widths: of each column's text, 0 for numbers."""
-
-    table: str
-    columns: tuple[str, ...]
-    widths: tuple[int, ...]
-    values: tuple[bytes, ...]
-    polled: tuple[bytes, ...] = ()
-
-    @classmethod
-    def of(cls, rows: TableRows) -> EncodedRows:
-        """Encode rows."""
-        widths = tuple(array.dtype.itemsize if array.dtype.kind == "S" else 0 for array in rows.values)
-        return cls(rows.table, rows.columns, widths, tuple(array.tobytes() for array in rows.values), rows.polled)
-
-    def decoded(self) -> TableRows:
-        """Return the rows. Raises ValueError for arrays that don't fit to each other, and for text that is not ASCII."""
-        types = [f"S{width}" if width > 0 else "<i8" for width in self.widths]
-        values = tuple(np.frombuffer(data, one) for data, one in zip(self.values, types, strict=True))
-        if not all(data.isascii() for data, width in zip(self.values, self.widths, strict=True) if width):
-            raise ValueError(f"{self.table}: text that is not ASCII")
-        return TableRows(self.table, self.columns, values, self.polled)
-
-
-class Spans(msgspec.Struct, tag=True, frozen=True):
+class Found(msgspec.Struct, frozen=True, tag="found"):
     """Where a file has samples. exposure: what its reader has access to that it need not, and why; empty if there is nothing."""
 
     spans: list[Window]
     exposure: str
 
 
-class Data(msgspec.Struct, tag=True, frozen=True):
-    """The data of a window."""
-
-    batches: list[EncodedBatch]
-    records: int | None
-    dropped: dict[str, int]
-    tables: list[EncodedRows] = []
-    why: dict[str, Why] = {}
-
-
-class Failure(msgspec.Struct, tag=True, frozen=True):
-    """Why a request failed; transient: another attempt may succeed."""
-
-    message: str
-    transient: bool
-
-
-Response = Spans | Data | Failure
+Asked = Find | Collect
+Answer = Found | Data | Failed
 
 
 class FileReader:
@@ -168,19 +102,22 @@ class FileReader:
 
     async def spans(self) -> list[Window]:
         """Return the spans with samples. Raises Transient, and Fatal, also if the reader dies."""
-        response = await self._request(None)
-        if not isinstance(response, Spans):
+        answer, _ = await self._request(Find())
+        if not isinstance(answer, Found):
             raise self._malformed()
-        self.exposure = response.exposure
-        return response.spans
+        self.exposure = answer.exposure
+        return answer.spans
 
     async def collect(self, window: Window) -> WindowData:
         """Return the data of a window. Raises as spans()."""
-        response = await self._request(window)
-        if not isinstance(response, Data):
+        task, seconds = self._task, self._seconds_left
+        answer, content = await self._request(Collect(0, task.kind, 0, window.start, window.end, seconds, task.kind, ""))
+        if not isinstance(answer, Data):
             raise self._malformed()
-        batches, tables = [one.decoded() for one in response.batches], [one.decoded() for one in response.tables]
-        return WindowData(batches, response.records, response.dropped, tables, why=response.why)
+        try:
+            return decode([content])
+        except Malformed:
+            raise self._malformed() from None
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: a file is collected once."""
@@ -193,13 +130,13 @@ class FileReader:
                 self._process.kill()
             await self._process.wait()
 
-    async def _request(self, request: Window | None) -> Spans | Data:
-        """Send a request and return the response. Only the reader's time counts, not the writer's."""
+    async def _request(self, request: Asked) -> tuple[Answer, bytes]:
+        """Send a request and return the answer, with a window's bytes. Only the reader's time counts, not the writer's."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
             async with asyncio.timeout(max(0.0, self._seconds_left)):
-                response = await self._respond(request)
+                answer, content = await self._answer(request)
         except TimeoutError:
             raise Fatal(f"reading it took longer than the {self._task.seconds} s of max_time") from None
         except (EOFError, ConnectionError):
@@ -208,24 +145,27 @@ class FileReader:
             raise self._malformed() from None
         finally:
             self._seconds_left -= loop.time() - begun
-        if isinstance(response, Failure):
-            raise Transient(response.message) if response.transient else Fatal(response.message)
-        return response
+        if isinstance(answer, Failed):
+            raise Transient(answer.message) if answer.outcome == "transient" else Fatal(answer.message)
+        return answer, content
 
-    async def _respond(self, request: Window | None) -> Response:
+    async def _answer(self, request: Asked) -> tuple[Answer, bytes]:
         if self._process is None:
             self._process = await _start()
             self._process.stdin.write(pickle.dumps(self._task))  # type: ignore[union-attr] # a pipe
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - pipes
         assert stdout is not None  # noqa: S101
-        stdin.write(pickle.dumps(request))
+        stdin.write(b"".join(_framed(msgspec.json.encode(request))))
         await stdin.drain()
+        answer: Answer = msgspec.json.decode(await self._read(stdout), type=Answer)
+        return answer, await self._read(stdout)
+
+    async def _read(self, stdout: asyncio.StreamReader) -> bytes:
         (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
         if length > MAX_RESPONSE_BYTES:
             raise Fatal(f"a window of it has more than {MAX_RESPONSE_BYTES >> 20} MiB")
-        response: Response = msgspec.msgpack.decode(await stdout.readexactly(length), type=Response)
-        return response
+        return await stdout.readexactly(length)
 
     async def _ending(self) -> str:
         assert self._process is not None  # noqa: S101 - it has died
@@ -233,7 +173,7 @@ class FileReader:
         return f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
 
     def _malformed(self) -> Fatal:
-        return Fatal("the process that read it gave a malformed response")
+        return Fatal("the process that read it gave a malformed answer")
 
 
 async def _start() -> asyncio.subprocess.Process:
@@ -250,7 +190,7 @@ async def _start() -> asyncio.subprocess.Process:
 
 
 def main() -> None:
-    """Respond to the requests on standard input until it ends."""
+    """Answer the requests on standard input until it ends."""
     kept_network = leave_network()
     die_with_parent(int(sys.argv[1]))
     # What a library prints must not get between the responses.
@@ -287,42 +227,38 @@ def _limit(task: Task) -> None:
         resource.setrlimit(limit, (allowed, allowed))
 
 
-async def _serve(task: Task, requests: BinaryIO, responses: BinaryIO, exposure: str) -> None:
+async def _serve(task: Task, requests: BinaryIO, answers: BinaryIO, exposure: str) -> None:
     collector: SavedCollector | None = None
-    while True:
-        try:
-            request: Window | None = pickle.load(requests)  # noqa: S301 - from the parent
-        except EOFError:
-            return
-        response: Response
+    while length := requests.read(_LENGTH.size):
+        request: Asked = msgspec.json.decode(requests.read(*_LENGTH.unpack(length)), type=Asked)
+        answer: Answer
+        pieces: Sequence[Frame] = ()
         try:
             if collector is None:
                 collector = plugins.load(task.kind).saved([task.path], task.options, Site(Calendar(task.timezone), SystemClock()))
-            response = await _respond(collector, request, exposure)
+            if isinstance(request, Find):
+                answer = Found(await collector.spans(), exposure)
+            else:
+                pieces = encode(await collector.collect(Window(request.start, request.end)))
+                answer = Data(request.id, 0, 1)
         except Exception as error:  # noqa: BLE001 - the parent decides what follows
-            response = _failure(task, error)
-        encoded = msgspec.msgpack.encode(response)
-        responses.write(_LENGTH.pack(len(encoded)) + encoded)
-        responses.flush()
+            answer = _failure(task, error)
+        answers.writelines([*_framed(msgspec.json.encode(answer)), *_framed(*pieces)])
+        answers.flush()
 
 
-async def _respond(collector: SavedCollector, request: Window | None, exposure: str) -> Spans | Data:
-    if request is None:
-        return Spans(await collector.spans(), exposure)
-    data = await collector.collect(request)
-    records = None if data.records is None else int(data.records)
-    dropped = {reason: int(n) for reason, n in data.dropped.items()}
-    batches, tables = [EncodedBatch.of(batch) for batch in data.batches], [EncodedRows.of(rows) for rows in data.tables]
-    return Data(batches, records, dropped, tables, dict(data.why))
+def _framed(*pieces: Frame) -> list[Frame]:
+    return [_LENGTH.pack(sum(map(len, pieces))), *pieces]
 
 
-def _failure(task: Task, error: Exception) -> Failure:
+def _failure(task: Task, error: Exception) -> Failed:
     if isinstance(error, MemoryError):
-        return Failure(f"reading it needs more than {MAX_DATA_BYTES >> 20} MiB of memory", transient=False)
+        return Failed(0, "fatal", f"reading it needs more than {MAX_DATA_BYTES >> 20} MiB of memory")
     if isinstance(error, TokiodError):
-        return Failure(str(error), transient=isinstance(error, Transient))
+        return Failed(0, "transient" if isinstance(error, Transient) else "fatal", str(error)[:MAX_TEXT])
     is_full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
-    return Failure(f"a fault in the collector of {task.kind}: {type(error).__name__}: {error}", transient=is_full)
+    text = f"a fault in the collector of {task.kind}: {type(error).__name__}: {error}"
+    return Failed(0, "transient" if is_full else "fatal", text[:MAX_TEXT])
 
 
 if __name__ == "__main__":
