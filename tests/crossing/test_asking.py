@@ -107,15 +107,18 @@ async def test_an_answer_that_was_not_asked_for_is_known_as_such(asking):
 
 
 @pytest.mark.parametrize(
-    ("make", "answer"), [(count, Data(1, 0, 1)), (collect, Counted(1, 3))], ids=["data for a count", "a count for data"]
+    ("make", "answer", "kinds"),
+    [(count, Data(1, 0, 1), "Data for a request of Count"), (collect, Counted(1, 3), "Counted for a request of Collect")],
+    ids=["data for a count", "a count for data"],
 )
 @in_loop
-async def test_an_answer_to_another_question_was_not_asked_for(asking, make, answer):
+async def test_an_answer_to_another_question_was_not_asked_for_and_fails_its_request(asking, sent, make, answer, kinds):
     request = await asked(asking, make)
     with pytest.raises(Unasked, match=r"^an answer to another question than request 1$"):
         asking.answered(answer)
-    assert not request.done()
-    request.cancel()
+    with pytest.raises(Transient, match=f"^host zone-b sent {kinds}$"):
+        await request
+    assert sent == [make(1)]
 
 
 @in_loop

@@ -74,13 +74,17 @@ class Asking:
                     self._send(Cancel(number))
 
     def answered(self, answer: Answer, frames: Sequence[Frame] = ()) -> None:
-        """Take an answer, and the frames of Data. Raises Unasked, and Malformed for a window that can't be decoded: its request fails."""
+        """Take an answer, and the frames of Data.
+
+        Raises Unasked for what was not asked for, and Malformed for a window that can't be decoded. A request with this number fails.
+        """
         request = self._requests.get(answer.id)
         if request is None:
             if answer.id not in self._ended:
                 raise Unasked(f"an answer to request {answer.id}")
             return
         if not isinstance(answer, (Failed, _ANSWERS[type(request.message)])):
+            self._fail(request, f"{self._peer} sent {type(answer).__name__} for a request of {type(request.message).__name__}")
             raise Unasked(f"an answer to another question than request {answer.id}")
         if request.answer.done():
             return

@@ -200,6 +200,7 @@ def test_answers_to_earlier_requests_are_skipped(asked):
         (failed("transient", "no agent"), Transient, "no agent"),
         (failed("fatal", "rows of 61 s"), Fatal, "rows of 61 s"),
         (failed("rejected", "too large"), Refusal, "too large"),
+        (counted, Transient, "the hub sent Counted for a request of Collect"),
         (lambda n: edited(n, lambda frames: [frames[0][:-8]]), Transient, "the hub sent a malformed window: shape"),
         (lambda n: edited(n, lambda frames: [*frames, bytes(8)]), Transient, "the hub sent a malformed window: shape"),
         (lambda n: edited(n, lambda _: []), Transient, "the hub sent a malformed window: header"),
@@ -237,6 +238,11 @@ def test_a_count_is_a_number_or_unknown(asked):
     found, requests = asked(counted, lambda n: counted(n, None), call=lambda nodes: nodes.count(WINDOW))
     assert found == [5, None]
     assert requests == [asking(Count, n) for n in (1, 2)]
+
+
+def test_a_window_in_the_place_of_a_count_is_refused(asked):
+    with pytest.raises(Transient, match="the hub sent Data for a request of Count"):
+        asked(collected, call=lambda nodes: nodes.count(WINDOW))
 
 
 def test_without_a_hub_the_reason_is_its_address_and_a_closed_collector_asks_again(tmp_path, asked):
