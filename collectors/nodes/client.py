@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,9 +66,12 @@ class HubClient:
         while True:
             frames = await socket.recv_multipart(copy=False)
             try:
-                self._asking.answered(self._decode(frames[0].buffer), [frame.buffer for frame in frames[1:]])
-            except (Unasked, Malformed):
-                continue  # of an earlier connection; or its request has failed
+                answer = self._decode(frames[0].buffer)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self._asking.fail_all(f"the hub's answer is of another version than this process: {error}")
+                continue
+            with suppress(Unasked, Malformed):  # of an earlier connection; or its request has failed
+                self._asking.answered(answer, [frame.buffer for frame in frames[1:]])
 
     def _send(self, message: dialogue.Asked) -> None:
         if self._socket is None:

@@ -206,6 +206,8 @@ def test_answers_to_earlier_requests_are_skipped(asked):
         (lambda n: edited(n, lambda _: []), Transient, "the hub sent a malformed window: header"),
         (lambda n: edited(n, lambda frames: [frames[0].replace(b"gauge", b"guage")]), Transient, "malformed window: header"),
         (lambda n: [[msgspec.json.encode(Data(n, 1, 1))]], Transient, "malformed window: parts: part 1 of 1"),
+        (lambda _: [[b'{"type":"window"}']], Transient, "the hub's answer is of another version than this process: Invalid value 'window'"),
+        (lambda _: [[b"\xff"]], Transient, "the hub's answer is of another version than this process"),
         (
             lambda n: [[msgspec.json.encode(Data(n, part, parts))] for part, parts in ((0, 3), (1, 2))],
             Transient, "malformed window: parts: 2 parts, and 3 by another",
