@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tokiod.window_data import WindowData
 
+CLOSED = "the connection to the hub was closed"
+
 
 class HubClient:
     """A connection to the hub, made at the first request."""
@@ -45,7 +47,8 @@ class HubClient:
         """Send nothing: the hub has no lanes."""
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection. What waits for an answer fails."""
+        self._asking.fail_all(CLOSED)
         if self._reading is not None:
             self._reading.cancel()
         if self._context is not None:
@@ -75,7 +78,7 @@ class HubClient:
 
     def _send(self, message: dialogue.Asked) -> None:
         if self._socket is None:
-            raise Transient("the connection to the hub was closed")
+            raise Transient(CLOSED)
         try:
             zmq.Socket.send(self._socket, dialogue.encode(message), zmq.NOBLOCK)
         except zmq.ZMQError as error:

@@ -143,6 +143,23 @@ def test_a_request_that_is_given_up_after_the_end_of_its_connection_is_only_canc
         asyncio.run(both())
 
 
+def test_a_request_that_waits_for_the_hub_fails_when_its_connection_is_closed(tmp_path):
+    endpoint = f"ipc://{tmp_path}/hub"
+
+    async def both():
+        with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
+            router.linger = 0
+            router.bind(endpoint)
+            nodes = live(config(), Site(UTC, FakeClock(), hub=endpoint))
+            waiting = asyncio.create_task(nodes.collect(WINDOW))
+            await router.recv_multipart()
+            await nodes.close()
+            await asyncio.wait_for(waiting, 20)
+
+    with pytest.raises(Transient, match="the connection to the hub was closed"):
+        asyncio.run(both())
+
+
 def test_a_window_has_the_cells_of_each_metric_and_the_rows_of_jobs(asked):
     (first, second), requests = asked(lambda n: collected(n, states=[job_state(node=1)]), collected)
     datasets = ("nodes/cpu_user", "nodes/net_sent")
