@@ -24,6 +24,7 @@ from tokiod.hub.hub import KEPT_SECONDS, MISSING, NO_ROW, QUERY_SECONDS, Hub
 from tokiod.hub.nodes import MAX_LISTS, MAX_REASONS
 from tokiod.metrics import catalogue
 from tokiod.testing.clock import FakeClock
+from tokiod.times import LATEST
 from tokiod.units import Duration
 from tokiod.window_data import ENDED_REMOVED, job_parts
 
@@ -33,7 +34,7 @@ DATASETS = tuple(f"nodes/{name}" for name in NAMES)
 
 
 class Site:
-    """A hub whose messages are kept. agents: the last message to each route."""
+    """A hub whose messages are kept."""
 
     def __init__(self, directory, **options):
         self.ring = Keyring(directory / "keys")
@@ -53,8 +54,8 @@ class Site:
         self.sent.append((route, json.loads(message)))
         return route not in self.broken
 
-    def _reply(self, client, answer, arrays):
-        self.answers.append((client, answer, arrays))
+    def _reply(self, client, answer, frames):
+        self.answers.append((client, answer, frames))
 
     def hello(
         self,
@@ -354,6 +355,45 @@ def test_nodes_are_not_expected_before_they_had_time_to_connect(tmp_path):
 def test_without_an_agent_there_is_no_window(site):
     site.ask()
     assert site.answer() == Failed(7, "transient", "no agent is connected to the hub")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"start": START + 1}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"end": START}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"end": START + 121 * 60}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"start": -60}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"end": 10**400}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"start": LATEST // 60 * 60, "end": LATEST // 60 * 60 + 60}, "other times than 1 to 120 whole rows of 60 s"),
+        ({"datasets": None}, "all datasets: expected at most 1000 names that begin with nodes/"),
+        ({"datasets": ("nodes/cpu", "lmt/x")}, "2 datasets: expected at most 1000 names that begin with nodes/"),
+        ({"datasets": tuple(f"nodes/m{number}" for number in range(10_000))}, "10000 datasets: expected at most 1000 names"),
+    ],
+)
+def test_a_request_that_no_node_can_answer_is_refused_and_asks_none(site, fields, words):
+    site.hello("nid1")
+    request = Collect(7, "n", 1, START, START + 60, 60.0, "nodes", "c.nodes", DATASETS)
+    site.hub.request(b"client", msgspec.structs.replace(request, **fields))
+    ((_, answer, _),) = site.answers
+    assert (answer.id, answer.outcome, words in answer.message) == (7, "fatal", True), answer
+    assert not [message for _, (_, message) in site.sent if message["type"] == "ask"]
+
+
+def test_a_metric_that_no_node_has_is_a_batch_without_cells(site):
+    site.hello("nid1")
+    site.hub.request(b"client", Collect(7, "n", 1, START, START + 60, 60.0, "nodes", "c.nodes", (*DATASETS, "nodes/none")))
+    site.row("nid1")
+    site.hub.turn()
+    *_, none = decode([frame for _, _, frames in site.answers for frame in frames]).batches
+    assert (none.dataset, none.columns, len(none)) == ("nodes/none", ("nid1",), 0)
+
+
+def test_a_name_that_is_none_of_a_dataset_is_refused(site):
+    site.hello("nid1")
+    site.hub.request(b"client", Collect(7, "n", 1, START, START + 60, 60.0, "nodes", "c.nodes", ("nodes/a b",)))
+    site.row("nid1")
+    assert site.answer() == Failed(7, "rejected", "source n: header: 'nodes/a b' is not a name of a dataset")
 
 
 def test_more_names_of_a_class_than_allowed_are_refused_and_other_classes_have_their_own(tmp_path):

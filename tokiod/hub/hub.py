@@ -10,6 +10,7 @@ import structlog
 
 from collectors.nodes.config import GROUP, STEP_SECONDS
 from collectors.nodes.hub_protocol import MAX_ROWS, Answer, List, Listed, Request
+from tokiod.crossing.codec import MAX_DATASETS
 from tokiod.crossing.dialogue import Cancel, Collect, Count, Counted, Data, Failed
 from tokiod.crossing.parts import PART_BYTES, encoded
 from tokiod.errors import Refusal
@@ -19,6 +20,7 @@ from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, SENTENC
 from tokiod.hub.to_window import window_data
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
+from tokiod.times import LATEST
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ KEPT_SECONDS = 3700
 QUERY_SECONDS = 160
 """Before the end of that hour, in which a row can no longer be asked in time."""
 MISSING, NO_ROW = "no answer", "row not in memory"
+PREFIX = f"{GROUP}/"
+"""Of the names of datasets of nodes."""
 
 
 @dataclass(slots=True)
@@ -244,7 +248,7 @@ class Hub:
         catalogue.HUB_MISSING.set(len(absent))
         # A name is a column from its first row on: a key can greet as every name of its class.
         known = tuple(sorted(node.name for node in self.nodes.by_name.values() if node.row is not None))
-        metrics = [name.removeprefix(f"{GROUP}/") for name in request.datasets or ()]
+        metrics = [name.removeprefix(PREFIX) for name in request.datasets or ()]
         records = sum(len(self._sent[start]) for start in query.rows)
         data = window_data(query.rows, metrics, known, Window(request.start, request.end))
         data = replace(data, records=records, dropped=dict(+query.dropped))
@@ -294,6 +298,13 @@ def _starts(request: Collect | Count) -> range:
 
 
 def _fault(request: Collect | Count) -> str:
-    if request.start % STEP_SECONDS or not 0 < (request.end - request.start) / STEP_SECONDS <= MAX_ROWS:
-        return f"a request for [{request.start}, {request.end}) in rows of {STEP_SECONDS} s: at most {MAX_ROWS} whole rows"
+    start, end = request.start, request.end
+    if not 0 <= start < end < LATEST or start % STEP_SECONDS or end - start > MAX_ROWS * STEP_SECONDS:
+        return f"a request for other times than 1 to {MAX_ROWS} whole rows of {STEP_SECONDS} s"
+    if isinstance(request, Count):
+        return ""
+    names = request.datasets
+    if names is None or len(names) > MAX_DATASETS or not all(name.startswith(PREFIX) for name in names):
+        what = "all" if names is None else len(names)
+        return f"a request for {what} datasets: expected at most {MAX_DATASETS} names that begin with {PREFIX}"
     return ""
