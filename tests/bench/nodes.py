@@ -104,7 +104,7 @@ class Plant:
         self.cluster, self.clock = cluster, FakeClock(float(DAY + 100))
         self.answers: list[tuple] = []
         hub = HubConfig(endpoint="tcp://127.0.0.1:1", secret_key_file="x", clients="x", classes={"compute": ("*",)}, gather=0)
-        self.hub = Hub(hub, AllKeys(), self.clock, lambda _route, _message: True, lambda *answer: self.answers.append(answer))
+        self.hub = Hub(hub, AllKeys(), self.clock, lambda _route, _message: True, self._reply)
         self.archive, calendar = ArchiveConfig(path=f"{directory}/tts/%Y-%m-%d/{{system}}.hdf5"), Calendar("UTC")
         self.config = Config(name="n", kind="nodes", system=SYSTEM, metrics=tuple(metric.name for metric in cluster.metrics))
         tts = TtsSink(DayFiles(daily(calendar, self.archive.file), self.clock, executor="inline", max_columns=20_000))
@@ -112,6 +112,10 @@ class Plant:
         self.sink = ArchiveSink(tts, self.table)
         for route, message in cluster.hellos():
             self.hub.receive(route, b"", "", message)
+
+    def _reply(self, *answer) -> bool:
+        self.answers.append(answer)
+        return True
 
     def window(self, start: int, rows: list[tuple[bytes, bytes]] | None = None) -> tuple[float, float, float]:
         """Pass one window; return the processor seconds of hub and writer, and the seconds from the last row to the disk."""

@@ -34,7 +34,7 @@ DATASETS = tuple(f"nodes/{name}" for name in NAMES)
 
 
 class Site:
-    """A hub whose messages are kept."""
+    """A hub whose messages are kept. takes: how many answers its client takes."""
 
     def __init__(self, directory, **options):
         self.ring = Keyring(directory / "keys")
@@ -45,6 +45,7 @@ class Site:
             endpoint="tcp://127.0.0.1:1", secret_key_file="x", clients="x", classes=patterns, **{"gather": Duration(0), **options}
         )
         self.sent, self.answers, self.broken = [], [], set()
+        self.takes, self.refused = 1000, 0
         self.hub = Hub(self.config, NodeClasses(self.ring.clients, patterns), self.clock, self._send, self._reply)
 
     def wait(self, seconds):
@@ -55,7 +56,11 @@ class Site:
         return route not in self.broken
 
     def _reply(self, client, answer, frames):
+        if len(self.answers) == self.takes:
+            self.refused += 1
+            return False
         self.answers.append((client, answer, frames))
+        return True
 
     def hello(
         self,
@@ -394,6 +399,21 @@ def test_a_name_that_is_none_of_a_dataset_is_refused(site):
     site.hub.request(b"client", Collect(7, "n", 1, START, START + 60, 60.0, "nodes", "c.nodes", ("nodes/a b",)))
     site.row("nid1")
     assert site.answer() == Failed(7, "rejected", "source n: header: 'nodes/a b' is not a name of a dataset")
+
+
+def test_the_parts_after_one_that_a_client_does_not_take_are_not_sent(site, monkeypatch):
+    monkeypatch.setattr("tokiod.hub.hub.PART_BYTES", 64)
+    nodes = ("nid1", "nid2", "nid3")
+    for node in nodes:
+        site.hello(node)
+    site.ask()
+    site.ask(number=8)
+    site.takes = 2
+    for node in nodes:
+        site.row(node)
+    site.hub.turn()
+    assert [(answer.id, answer.part) for _, answer, _ in site.answers] == [(7, 0), (7, 1)]
+    assert (site.refused, site.hub._queries) == (2, [])
 
 
 def test_more_names_of_a_class_than_allowed_are_refused_and_other_classes_have_their_own(tmp_path):

@@ -73,7 +73,8 @@ def last_window():
     return Window(end - 120, end)
 
 
-def test_a_window_of_all_nodes_reaches_the_collector_in_every_cell(running):
+def test_a_window_of_all_nodes_reaches_the_collector_in_every_cell(running, monkeypatch):
+    monkeypatch.setattr("tokiod.hub.hub.PART_BYTES", 1000)
     nodes = [f"nid{number:03}" for number in range(40)]
     for node in nodes:
         running.agent(node)

@@ -129,9 +129,10 @@ class HubMachine:
         self.loop.call_later(self.delay(), socket.put, message)
         return True
 
-    def _reply(self, route: bytes, answer: Answer, frames: Sequence[Frame]) -> None:
+    def _reply(self, route: bytes, answer: Answer, frames: Sequence[Frame]) -> bool:
         if (client := self._clients.get(route)) is not None:
             self.loop.call_soon(client.put, msgspec.json.encode(answer), list(map(bytes, frames)))
+        return client is not None
 
 
 class HubClient:

@@ -66,7 +66,8 @@ class Query:
 class Hub:
     """The nodes, the windows that are asked of them, and what they have sent.
 
-    send: sends a message to an agent and returns False where its connection has ended; reply: answers a client of the inner socket.
+    send: sends a message to an agent and returns False where its connection has ended; reply: answers a client of the inner socket,
+    and returns False where that has gone or does not read.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Hub:
         classes: NodeClasses,
         clock: Clock,
         send: Callable[[bytes, bytes], bool],
-        reply: Callable[[bytes, Answer, Sequence[Frame]], None],
+        reply: Callable[[bytes, Answer, Sequence[Frame]], bool],
     ) -> None:
         self.refused: Counter[str] = Counter()
         self._config, self._classes, self._clock = config, classes, clock
@@ -264,7 +265,8 @@ class Hub:
             self._reply(query.client, Failed(request.id, "rejected", str(never)), ())
             return
         for number, frames in enumerate(parts):
-            self._reply(query.client, Data(request.id, number, len(parts)), frames)
+            if not self._reply(query.client, Data(request.id, number, len(parts)), frames):
+                return
 
     def _count(self, request: Count, now: float) -> int:
         """Return how many nodes have sent each row, or have it in memory."""

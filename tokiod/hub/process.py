@@ -136,10 +136,13 @@ class HubProcess:
             return False
         return True
 
-    def _reply(self, client: bytes, answer: Answer, frames: Sequence[Frame]) -> None:
-        # A client that has gone asks again.
-        with suppress(zmq.ZMQError):
+    def _reply(self, client: bytes, answer: Answer, frames: Sequence[Frame]) -> bool:
+        """Send to a client; return False where it has gone, or does not read: it asks again."""
+        try:
             self._inner.socket.send_multipart([client, self._encoder.encode(answer), *frames], zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError:
+            return False
+        return True
 
     def _end_connections(self, reason: str) -> None:
         log.error("hub.overloaded", reason=reason, action="all agents were disconnected; they connect again by themselves")
