@@ -16,6 +16,13 @@ def test_a_batch_has_the_cells_that_are_there_at_the_times_of_their_rows():
     ]  # fmt: skip
 
 
+def test_metrics_of_the_same_nodes_share_their_times_and_columns():
+    one_node, both = [[1.0, np.nan], [2.0, np.nan]], [[1.0, 2.0], [3.0, 4.0]]
+    first, other, second = batches(np.array([one_node, both, one_node]), ("cpu", "load", "mem"), ("nid1", "nid2"), START)
+    assert (first.time is second.time, first.column is second.column) == (True, True)
+    assert (first.column.tolist(), other.column.tolist()) == ([0, 0], [0, 1, 0, 1])
+
+
 def test_a_measured_zero_is_never_the_mark_of_a_missing_cell():
     (found,) = batches(np.array([[[-0.0]]]), ("load",), ("nid1",), START)
     assert not np.signbit(found.value).any()

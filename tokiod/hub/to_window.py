@@ -33,13 +33,19 @@ def window_data(rows: Rows, metrics: Sequence[str], nodes: tuple[str, ...], wind
 
 
 def batches(values: NDArray[np.float64], metrics: Sequence[str], nodes: tuple[str, ...], start: int) -> Iterator[Batch]:
-    """Yield a batch per metric with the cells that are there. values: f8[metric, row, node], NaN where a node has none."""
+    """Yield a batch per metric with the cells that are there. values: f8[metric, row, node], NaN where a node has none.
+
+    Most metrics have cells of the same nodes: their times and columns are the same arrays, which cross to another process once.
+    """
     if not nodes:
         return
+    places: dict[bytes, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
     for name, rows in zip(metrics, values, strict=True):
-        row, column = np.nonzero(~np.isnan(rows))
-        time = start + STEP_SECONDS * row.astype(np.int64)
-        yield Batch(f"{GROUP}/{name}", "gauge", STEP_SECONDS, nodes, time, column.astype(np.uint32), rows[row, column] + 0.0)
+        there = ~np.isnan(rows)
+        if (key := np.packbits(there).tobytes()) not in places:
+            row, column = np.nonzero(there)
+            places[key] = start + STEP_SECONDS * row.astype(np.int64), column.astype(np.uint32)
+        yield Batch(f"{GROUP}/{name}", "gauge", STEP_SECONDS, nodes, *places[key], rows[there] + 0.0)
 
 
 def values_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> NDArray[np.float64]:
