@@ -401,6 +401,22 @@ def test_a_name_that_is_none_of_a_dataset_is_refused(site):
     assert site.answer() == Failed(7, "rejected", "source n: header: 'nodes/a b' is not a name of a dataset")
 
 
+@pytest.mark.parametrize(
+    ("end", "jobs"), [(START + 120 * 60, []), (START + 60, [("slurm:" + "\U0001f600" * 154, None, START + 59.0, False, [1.0, 7.0])] * 3)]
+)
+def test_a_window_that_is_too_large_is_refused_before_it_is_made(site, monkeypatch, end, jobs):
+    """Many rows; and jobs whose names are ten times as long in the table as in a row."""
+    monkeypatch.setattr("tokiod.crossing.parts.MAX_WINDOW_BYTES", 9_000)
+    monkeypatch.setattr("tokiod.hub.to_window.values_of", lambda *_: pytest.fail("values were made"))
+    monkeypatch.setattr("tokiod.hub.to_window.job_rows", lambda *_: pytest.fail("rows were made"))
+    site.hello("nid1")
+    site.ask(end=end)
+    site.row("nid1", jobs=jobs)
+    site.wait(61)
+    answer = site.answer()
+    assert (answer.outcome, answer.message.startswith("source n: a window of 0 MiB or more, the limit is 0 MiB")) == ("rejected", True)
+
+
 def test_the_parts_after_one_that_a_client_does_not_take_are_not_sent(site, monkeypatch):
     monkeypatch.setattr("tokiod.hub.hub.PART_BYTES", 64)
     nodes = ("nid1", "nid2", "nid3")

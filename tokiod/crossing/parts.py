@@ -79,13 +79,17 @@ def _flush(small: list[Frame], part: list[Frame]) -> None:
 
 def encoded(source: str, data: WindowData, size: int) -> list[list[Frame]]:
     """Return the frames of each part of a window. Raises Refusal for one that can never cross: too large, or no one would decode it."""
-    nbytes = sum(batch.nbytes for batch in data.batches) + sum(rows.nbytes for rows in data.tables)
-    if nbytes > MAX_WINDOW_BYTES:
-        raise Refusal(f"source {source}: {_too_large(nbytes, MAX_WINDOW_BYTES)}", "never")
+    check_size(source, sum(batch.nbytes for batch in data.batches) + sum(rows.nbytes for rows in data.tables))
     try:
         return cut(encode(data), size)
     except Malformed as error:
         raise Refusal(f"source {source}: {error}", "never") from None
+
+
+def check_size(source: str, nbytes: int) -> None:
+    """Raise Refusal for a window of more bytes than any may have."""
+    if nbytes > MAX_WINDOW_BYTES:
+        raise Refusal(f"source {source}: {_too_large(nbytes, MAX_WINDOW_BYTES)}", "never")
 
 
 def _too_large(nbytes: int, limit: int) -> str:

@@ -251,8 +251,6 @@ class Hub:
         known = tuple(sorted(node.name for node in self.nodes.by_name.values() if node.row is not None))
         metrics = [name.removeprefix(PREFIX) for name in request.datasets or ()]
         records = sum(len(self._sent[start]) for start in query.rows)
-        data = window_data(query.rows, metrics, known, Window(request.start, request.end))
-        data = replace(data, records=records, dropped=dict(+query.dropped))
         if absent and self._repeats("missing"):
             log.info(
                 "hub.missing", nodes=len(absent), known=len(self.nodes.by_name), window=f"{request.start} to {request.end}",
@@ -260,7 +258,8 @@ class Hub:
             )  # fmt: skip
         self._forget()
         try:
-            parts = encoded(request.source, data, PART_BYTES)
+            data = window_data(request.source, query.rows, metrics, known, Window(request.start, request.end))
+            parts = encoded(request.source, replace(data, records=records, dropped=dict(+query.dropped)), PART_BYTES)
         except Refusal as never:
             self._reply(query.client, Failed(request.id, "rejected", str(never)), ())
             return

@@ -9,7 +9,9 @@ import numpy as np
 
 from collectors.nodes.config import GROUP, STEP_SECONDS
 from tokiod.batch import Batch
-from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
+from tokiod.crossing.parts import check_size
+from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows, key_of
+from tokiod.window import SAMPLE_BYTES
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     """By the start of a row, and the name of a node."""
 
 
-def window_data(rows: Rows, metrics: Sequence[str], nodes: tuple[str, ...], window: Window) -> WindowData:
-    """Return a batch per metric, and the rows of the job table. nodes: the columns."""
+def window_data(source: str, rows: Rows, metrics: Sequence[str], nodes: tuple[str, ...], window: Window) -> WindowData:
+    """Return a batch per metric, and the rows of the job table. nodes: the columns. Raises Refusal for more than a window may have."""
     jobs, states = jobs_of(rows, JOB_METRICS, nodes)
+    job_bytes = 8 * len(states) + max(map(len, nodes), default=0) + max((len(key_of(job)) for job in jobs), default=0)
+    # With all cells, as the configuration warns: the matrix has those that are missing, too.
+    check_size(source, len(metrics) * len(rows) * len(nodes) * SAMPLE_BYTES + states.shape[1] * job_bytes)
     found = list(batches(values_of(rows, metrics, nodes), metrics, nodes, window.start))
     return WindowData(found, tables=[job_rows(states, jobs, nodes, window)])
 
