@@ -17,6 +17,7 @@ from tokiod.agent.keys import AgentKeys, read_keys
 from tokiod.agent.wire import MAX_FRAME_BYTES
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
+from tokiod.crossing.dialogue import Collect, encode
 from tokiod.errors import Transient
 from tokiod.window import Calendar, Window
 
@@ -160,10 +161,28 @@ def test_a_message_that_is_not_utf_8_ends_nothing_on_either_socket(running):
         agent.connect(f"tcp://127.0.0.1:{running.hub.port}")
         agent.send(b'[1,{"type":"hello","node":"nid2","session":"s","tokiod":"1\xff","step":60,"since":0,"metrics":[]}]')
         client.connect(running.config.hub_inner)
-        client.send(b'{"type":"collect","id":1,"start":0,"end":60,"step":60,"metrics":["\xff"],"job_metrics":[]}')
+        client.send(b'{"type":"count","id":1,"source":"\xff","lane":1,"start":0,"end":60,"seconds":60}')
+        client.send(b'{"type":"count","id":2,"later":' + 100_000 * b"[")
+        # A field that this version does not know is ignored.
+        client.send(b'{"type":"count","id":3,"source":"n","lane":1,"start":0,"end":60,"seconds":60,"later":[{}]}')
+        assert client.poll(20_000)
+        assert client.recv() == b'{"type":"counted","id":3,"records":0}'
         wait(lambda: running.process.hub.refused["malformed"] == 1, 60)
     wait(lambda: "nid1" in running.process.hub.nodes.by_name, 60)
     assert running.collect(last_window())[0].records == 2
+
+
+def test_a_window_whose_client_has_gone_is_nobodys_and_others_have_theirs(running):
+    running.agent("nid1")
+    wait(lambda: "nid1" in running.process.hub.nodes.by_name, 60)
+    window = last_window()
+    request = Collect(1, "n", 1, window.start, window.end, 60.0, "nodes", "c.nodes", ("nodes/load_1min",))
+    with running.context.socket(zmq.DEALER) as client:
+        client.linger = 20_000
+        client.connect(running.config.hub_inner)
+        client.send(encode(request))
+    assert running.collect(window)[0].records == 2
+    wait(lambda: not running.process.hub._queries, 20)
 
 
 def test_without_a_hub_the_source_is_down_and_says_why(tmp_path):
