@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -205,6 +206,32 @@ def test_an_answer_that_is_too_long_is_fatal(copy, monkeypatch):
     monkeypatch.setattr(reader, "MAX_RESPONSE_BYTES", 5)
     with pytest.raises(Fatal, match="MiB"):
         run(lambda: everything(FileReader(task(copy))))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"{",
+        b'{"type":"failed","id":0,"outcome":"fatal","message":"\xff"}',
+        b'{"type":"found","more":' + 50_000 * b"[",
+        b'{"type":"data","id":0,"part":0,"parts":1}',
+    ],
+    ids=["no JSON", "no UTF-8", "nested", "another kind"],
+)
+def test_a_malformed_answer_of_a_reader_that_was_taken_over_is_fatal(copy, monkeypatch, answer):
+    framed = struct.pack("!Q", len(answer)) + answer + struct.pack("!Q", 0)
+    code = f"import sys; sys.stdout.buffer.write({framed!r}); sys.stdout.flush(); sys.stdin.read()"
+    monkeypatch.setattr(reader, "python_command", lambda *_: [sys.executable, "-c", code])
+    one = FileReader(task(copy))
+
+    async def scenario():
+        try:
+            await one.spans()
+        finally:
+            await one.close()
+
+    with pytest.raises(Fatal, match=r"^the process that read it gave a malformed answer$"):
+        run(scenario)
 
 
 def test_a_reader_that_dies_is_fatal_for_its_file(copy):

@@ -141,7 +141,7 @@ class FileReader:
             raise Fatal(f"reading it took longer than the {self._task.seconds} s of max_time") from None
         except (EOFError, ConnectionError):
             raise Fatal(f"the process that read it {await self._ending()}") from None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise self._malformed() from None
         finally:
             self._seconds_left -= loop.time() - begun
