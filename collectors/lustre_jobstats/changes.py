@@ -136,6 +136,11 @@ class JobCounts:
     def __len__(self) -> int:
         return len(self._last)
 
+    @property
+    def polled(self) -> int:
+        """The time of the last update in epoch seconds, 0 before the first one."""
+        return self._polled or 0
+
     def update(self, text: bytes, time: int) -> Changes:
         """Return what changed since the last call, from a target's whole output at a time in epoch seconds, later than the one before.
 

@@ -107,7 +107,7 @@ class JobStats:
                 continue
             found += parts
             await asyncio.sleep(0)  # a target of 10,000 jobs takes 50 ms
-        found += self._targets.unanswered({*of_targets}, window, time)
+        found += self._targets.unanswered({*of_targets}, window)
         dropped.take(self._keys.dropped(found))
         return found, troubles
 

@@ -51,11 +51,12 @@ class Targets:
         yield TargetCounts(target, time, again)
         unstored.update(dict.fromkeys((*changes.jobs, *again.jobs), window))
 
-    def unanswered(self, targets: set[str], window: Window, time: int) -> Iterator[TargetCounts]:
-        """Yield what a window that is not stored had of other targets."""
+    def unanswered(self, targets: set[str], window: Window) -> Iterator[TargetCounts]:
+        """Yield what a window that is not stored had of other targets, at the time of their last poll: what they count since is unknown."""
         for target in sorted(self._unstored.keys() - targets):
-            again = self._counts[target].rows(self._unstored[target], time)
-            yield TargetCounts(target, time, again, answered=False)
+            counts = self._counts[target]
+            again = counts.rows(self._unstored[target], counts.polled)
+            yield TargetCounts(target, counts.polled, again, answered=False)
             self._unstored[target].update(dict.fromkeys(again.jobs, window))
 
     def note_stored(self, window: Window) -> None:

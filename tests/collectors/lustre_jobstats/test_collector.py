@@ -133,7 +133,10 @@ def test_a_window_that_is_not_stored_comes_with_the_next_one(servers):
 
 
 def test_targets_that_answered_are_in_a_window_also_without_a_row_and_those_that_did_not_are_not(servers):
-    """What a silent target had in a window that was not stored comes with the next one, and does not show that it answered."""
+    """What a silent target had in a window that was not stored comes with the next one, and does not show that it answered.
+
+    It has the time of that poll: what was done since is unknown.
+    """
     some, all_of_them = (MDT0.encode(), OST0.encode()), (MDT0.encode(), OST0.encode(), OST1.encode())
     _, idle = polls(servers, nothing, nothing)
     assert (len(idle.tables[0]), idle.tables[0].polled) == (0, all_of_them)
@@ -146,7 +149,8 @@ def test_targets_that_answered_are_in_a_window_also_without_a_row_and_those_that
 
     servers.clock._time = START + 2
     (table,) = within(servers.collector(), run).tables
-    assert (OST1.encode() in table.values[1], table.polled) == (True, some)
+    times = dict(zip(table.values[1].tolist(), table.values[0].tolist(), strict=True))
+    assert (times, table.polled) == ({**dict.fromkeys(some, START + 62), OST1.encode(): START + 2}, some)
 
 
 def test_saved_outputs_without_a_change_polled_their_targets(tmp_path):
