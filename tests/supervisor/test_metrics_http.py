@@ -18,6 +18,7 @@ from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.runtime import http_server
+from tokiod.simulator.sources import free_port
 from tokiod.supervisor import metrics_http, metrics_snapshot
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_http import MetricsServer
@@ -33,11 +34,6 @@ def serve(config, health, clock):
     server = MetricsServer(config.metrics.address, config, health, clock)
     server.open()
     return server
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 class Site:

@@ -24,6 +24,8 @@ from pathlib import Path
 from java import java_home
 from maven import Unavailable, fetch_with_dependencies
 
+from tokiod.simulator.sources import free_port
+
 VERSION = "4.1.0"
 ARTIFACTS = (f"org.apache.kafka:kafka_2.13:{VERSION}", f"org.apache.kafka:kafka-tools:{VERSION}")
 START_SECONDS = 600
@@ -215,12 +217,6 @@ class KafkaServer:
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def missing():

@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tokiod.simulator.sources import free_port
+
 REALM = "TESTS.EXAMPLE"
 START_SECONDS = 60
 SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin"
@@ -46,7 +48,7 @@ class KerberosRealm:
         with contextlib.ExitStack() as undo:
             undo.callback(self.stop)
             self._directory = Path(tempfile.mkdtemp(prefix="tokiod-kerberos-"))
-            self._port = _free_port()
+            self._port = free_port()
             self.config = self._directory / "krb5.conf"
             names = {"realm": REALM, "port": self._port, "directory": self._directory}
             self.config.write_text(CLIENT_CONFIG.format(**names))
@@ -110,9 +112,3 @@ def missing():
 
 def _program(name):
     return shutil.which(name, path=SYSTEM_PATH)
-
-
-def _free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -18,6 +17,7 @@ from tokiod.config.hosts import this_host
 from tokiod.polling.hosts.host_process import HostProcess
 from tokiod.polling.hosts.links import HostLinks
 from tokiod.runtime.service import Service
+from tokiod.simulator.sources import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,13 +88,6 @@ def saved(inputs, options, site):
 
 made = []
 """
-
-
-def free_port() -> int:
-    """Return a TCP port of this machine that is free now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class ManyHosts:

@@ -11,6 +11,8 @@ import time
 
 import asyncmy
 
+from tokiod.simulator.sources import free_port
+
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 START_SECONDS = 120
 
@@ -21,9 +23,7 @@ class MariaDb:
     def __init__(self, directory):
         self.directory = directory
         self.socket = str(directory / "socket")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._user = pwd.getpwuid(os.geteuid()).pw_name
         self._process = None
 

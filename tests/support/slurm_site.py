@@ -9,6 +9,8 @@ import socket
 import subprocess
 import time
 
+from tokiod.simulator.sources import free_port
+
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 SERVERS = ("munged", "slurmdbd", "slurmctld", "slurmd", "sacct", "sacctmgr", "sbatch", "scontrol")
 START_SECONDS = 120
@@ -165,13 +167,6 @@ class Slurm:
             assert all(process.poll() is None for process in self._processes), logs
             assert time.monotonic() < deadline, logs
             time.sleep(0.1)
-
-
-def free_port():
-    """Return a port that was free a moment ago."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def missing():
