@@ -143,7 +143,7 @@ def lines(*minutes, start=NOON):
 
 
 def test_a_window_of_a_file_that_is_too_large_is_stored_in_parts(site, monkeypatch):
-    monkeypatch.setattr("tokiod.polling.watch.intake.MAX_WINDOW_BYTES", 3 * 20)
+    monkeypatch.setattr("tokiod.crossing.parts.MAX_WINDOW_BYTES", 3 * 20)
     site.put("large", lines(*range(10)))
 
     async def scenario():

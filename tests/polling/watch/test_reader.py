@@ -21,7 +21,7 @@ import pytest
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.config import plugins
-from tokiod.errors import Fatal
+from tokiod.errors import Fatal, Refusal
 from tokiod.polling.watch import reader
 from tokiod.polling.watch.reader import FileReader, Task
 from tokiod.window import Calendar
@@ -202,10 +202,21 @@ def test_a_small_bomb_holds_up_no_other_source(tmp_path):
     assert longest < 2
 
 
-def test_an_answer_that_is_too_long_is_fatal(copy, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_RESPONSE_BYTES", 5)
-    with pytest.raises(Fatal, match="MiB"):
-        run(lambda: everything(FileReader(task(copy))))
+def test_a_window_that_is_too_large_is_refused_and_the_next_request_is_answered(copy, monkeypatch):
+    one = FileReader(task(copy))
+
+    async def scenario():
+        try:
+            (span,) = await one.spans()
+            with monkeypatch.context() as less:
+                less.setattr(reader, "MAX_RESPONSE_BYTES", 1000)
+                with pytest.raises(Refusal, match="a window of it has more than 0 MiB"):
+                    await one.collect(span)
+            return await one.collect(span)
+        finally:
+            await one.close()
+
+    assert run(scenario).batches
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.collector import collect_window
+from tokiod.crossing.parts import check_size
 from tokiod.dropped import Dropped
 from tokiod.errors import Refusal, TokiodError
 from tokiod.ledger.database import LedgerError
@@ -21,7 +22,7 @@ from tokiod.polling.watch.folder import Folder
 from tokiod.polling.watch.private_copy import FileChanged, Unacceptable, copied, delete_abandoned
 from tokiod.runtime.backoff import MAX_SOURCE_WAIT_SECONDS, backoff
 from tokiod.runtime.log import Repeats
-from tokiod.window import MAX_WINDOW_BYTES, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -257,11 +258,17 @@ class Intake:
         return cells, dropped, spans
 
     async def _store(self, collector: SavedCollector, window: Window, dropped: Dropped) -> int:
-        """Store a window, in halves where it is too large for the bus; return the number of its cells and note what was dropped."""
-        collected = await collect_window(collector, self._config, window, extent="some")
+        """Store a window, in halves where it is too large to cross; return the number of its cells and note what was dropped."""
         rows = window.seconds // collector.step
-        if collected.nbytes > MAX_WINDOW_BYTES and rows > 1:
-            del collected
+        collected: Collected | None
+        try:
+            collected = await collect_window(collector, self._config, window, extent="some")
+            check_size(self._config.name, collected.nbytes)
+        except Refusal:
+            if rows <= 1:
+                raise
+            collected = None
+        if collected is None:
             middle = window.start + rows // 2 * collector.step
             halves = Window(window.start, middle), Window(middle, window.end)
             return sum([await self._store(collector, half, dropped) for half in halves])

@@ -31,7 +31,7 @@ from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
 from tokiod.crossing.codec import decode, encode
 from tokiod.crossing.dialogue import MAX_TEXT, Collect, Data, Failed
-from tokiod.errors import Fatal, Malformed, TokiodError, Transient
+from tokiod.errors import Fatal, Malformed, Refusal, TokiodError, Transient
 from tokiod.runtime.landlock import restrict_files
 from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
 from tokiod.window import Calendar, Window
@@ -109,7 +109,7 @@ class FileReader:
         return answer.spans
 
     async def collect(self, window: Window) -> WindowData:
-        """Return the data of a window. Raises as spans()."""
+        """Return the data of a window. Raises as spans(), and Refusal for one that is too large: the next request starts another reader."""
         task, seconds = self._task, self._seconds_left
         answer, content = await self._request(Collect(0, task.kind, 0, window.start, window.end, seconds, task.kind, ""))
         if not isinstance(answer, Data):
@@ -164,7 +164,9 @@ class FileReader:
     async def _read(self, stdout: asyncio.StreamReader) -> bytes:
         (length,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
         if length > MAX_RESPONSE_BYTES:
-            raise Fatal(f"a window of it has more than {MAX_RESPONSE_BYTES >> 20} MiB")
+            await self.close()
+            self._process = None
+            raise Refusal(f"a window of it has more than {MAX_RESPONSE_BYTES >> 20} MiB", "never")
         return await stdout.readexactly(length)
 
     async def _ending(self) -> str:
