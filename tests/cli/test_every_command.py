@@ -89,6 +89,7 @@ ENDLESS = {
     "tokiod collectors",
     "tokiod feed",
     "tokiod hub",
+    "tokiod relay",
     "tokiod web",
     "tokiod sink",
     "tokiod demo",

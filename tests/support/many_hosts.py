@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING
 
 from keyed import Keyring
 
-from tokiod.bus.curve import hosts_server_keys
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
 from tokiod.config.hosts import this_host
 from tokiod.polling.hosts.host_process import HostProcess
 from tokiod.polling.hosts.links import HostLinks
+from tokiod.polling.hosts.relay import Relay
 from tokiod.runtime.service import Service
 from tokiod.simulator.sources import free_port
 
@@ -99,6 +100,7 @@ class ManyHosts:
         self.port = free_port()
         self.keys = Keyring(directory / "keys")
         (directory / "keys" / "hosts").mkdir()
+        (directory / "run").mkdir(0o700)
         for name in ("admin", "zone-b", "zone-c"):
             self.make_key(name)
         self.write()
@@ -135,10 +137,26 @@ class ManyHosts:
 
     def links(self, clock=None) -> HostLinks:
         """Return the end of the writer's host."""
-        config = self.load()
-        keys = hosts_server_keys(config)
-        assert keys is not None
-        return HostLinks(config, clock or SystemClock(), keys)
+        return HostLinks(self.load(), clock or SystemClock())
+
+    @contextmanager
+    def relay(self):
+        """Run the relay in a thread; yield it."""
+        service = Service(self.load)
+        relay = Relay(service)
+        thread = threading.Thread(target=relay.serve)
+        thread.start()
+        try:
+            yield relay, service
+        finally:
+            service.request_stop()
+            thread.join()
+            relay.close()
+
+    def reload(self, links: HostLinks) -> None:
+        """Have both processes of the writer's host read the configuration and the keys again."""
+        links.configure(self.load())
+        self.service.request_reload()
 
     def host(self, name: str, clock=None) -> HostProcess:
         """Return the process of another host."""
@@ -146,17 +164,20 @@ class ManyHosts:
 
     @asynccontextmanager
     async def running(self, *names: str, links: HostLinks | None = None, connected: bool = True):
-        """Run the writer's end and the hosts; yield the former once they are connected."""
+        """Run the writer's end, its relay and the hosts; yield the first once they are connected."""
         links = links or self.links()
-        tasks = [asyncio.create_task(links.run()), *(asyncio.create_task(self.host(name).run()) for name in names)]
-        try:
-            if connected:
-                await until(lambda: all(links.hosts[name].route for name in names))
-            yield links
-        finally:
-            for task in reversed(tasks):
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        with self.relay() as (relay, self.service):
+            tasks = [asyncio.create_task(links.run()), *(asyncio.create_task(self.host(name).run()) for name in names)]
+            try:
+                await until(lambda: relay.hosts is not None)
+                if connected:
+                    await until(lambda: all(links.hosts[name].route for name in names))
+                self.server = relay.hosts
+                yield links
+            finally:
+                for task in reversed(tasks):
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
 
 
 def in_loop(test):

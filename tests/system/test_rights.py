@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from rights_table import table
@@ -57,6 +58,12 @@ secret_key_file = "{0}/hub.key_secret"
 clients = "{0}/hub-clients"
 [hub.classes]
 compute = ["nid*"]
+[[host]]
+name = "{2}"
+endpoint = "tcp://127.0.0.1:{3}"
+secret_key_file = "{0}/hub.key_secret"
+[[host]]
+name = "zone-b"
 [[sink]]
 name = "files"
 kind = "parquet"
@@ -65,13 +72,13 @@ path = "{0}/service/parquet"
 
 
 def with_hub(directory):
-    """Make the keys of a hub, which only the daemon's user may read, and return its section, and that of a sink."""
+    """Make the keys of a hub and a relay, which only the daemon's user may read, and return their sections, and that of a sink."""
     (directory / "hub-clients").mkdir()
     for name, place in (("hub", directory), ("compute", directory / "hub-clients")):
         keygen_command.main([str(place), name], standalone_mode=False)
     secret = directory / "hub.key_secret"
     os.chown(secret, SERVICE, READERS)
-    return HUB.format(directory, free_port())
+    return HUB.format(directory, free_port(), gethostname(), free_port())
 
 
 JOBS = """\
@@ -148,6 +155,7 @@ ENDLESS = {
     "tokiod writer": "writer.ready",
     "tokiod feed": "feed.ready",
     "tokiod hub": "hub.ready",
+    "tokiod relay": "relay.ready",
     "tokiod web": "web.ready",
     "tokiod sink": "sink.ready",
     "tokiod collectors": "",

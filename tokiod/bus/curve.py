@@ -103,7 +103,7 @@ class HostKeys(ServerKeys):
         """Read the files again; return whether a key is no longer allowed. Raises ConfigError, and then changes nothing."""
         hosts: dict[bytes, str] = {}
         for name, path in self.files.items():
-            if _is_there(path) and (other := hosts.setdefault(public_key(path), name)) != name:
+            if is_there(path) and (other := hosts.setdefault(public_key(path), name)) != name:
                 raise ConfigError([f"{path}: the key of host {name} is that of host {other} too: make one for each host"])
         before, self.hosts, self.allowed = self.allowed, hosts, frozenset(hosts)
         return not before <= self.allowed
@@ -150,7 +150,7 @@ def web_client_keys(config: Config) -> ClientKeys | None:
     if web.secret_key_file is None or web.feed_key_file is None:
         return None
     found = places(web.feed_key_file, config.secrets)
-    server = next((path for path in found if _is_there(path)), found[-1])
+    server = next((path for path in found if is_there(path)), found[-1])
     return ClientKeys(public_key(server), key_pair(web.secret_key_file, config.secrets))
 
 
@@ -213,7 +213,7 @@ def _public_keys(directory: Path | None) -> frozenset[bytes]:
     return frozenset() if directory is None else frozenset(map(public_key, public_key_files(directory)))
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     """Return whether a file exists. Raises ConfigError where this user may not see that."""
     try:
         return path.exists()

@@ -136,6 +136,25 @@ def hub(start: Start) -> None:
     serve(service, start.clock)
 
 
+@main.command(epilog=examples("tokiod relay"))
+@process_options()
+def relay(start: Start) -> None:
+    """Run the relay alone, to which other hosts connect.
+
+    It passes their messages on to the collectors (docs/hosts.md). `tokiod run` starts it where there is another [[host]].
+
+    Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
+    """
+    service = start.service()
+    if start.parent is None:
+        start.log_config(service.load())
+    from tokiod.polling.hosts.relay import run as serve  # noqa: PLC0415 - as above
+
+    service.catch_signals()
+    freeze_imports()
+    serve(service)
+
+
 @main.command(epilog=examples("tokiod web"))
 @process_options()
 def web(start: Start) -> None:

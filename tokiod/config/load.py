@@ -23,6 +23,7 @@ from tokiod.config.schema import (
     CONTROL_SOCKET,
     FEED_INNER_SOCKET,
     HUB_INNER_SOCKET,
+    RELAY_INNER_SOCKET,
     RETIRED_KEYS,
     BusConfig,
     Config,
@@ -221,7 +222,8 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from checks.keys("web", {"secret_key_file": web.secret_key_file, "feed_key_file": web.feed_key_file})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, is_keyed=bool(feed.secret_key_file))
     yield from checks.open_feed(feed.endpoint, is_keyed=bool(feed.secret_key_file), allow_anyone=feed.allow_anyone)
-    yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET))
+    own = (CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET, RELAY_INNER_SOCKET)
+    yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, own)
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
     yield from checks.web(web.address, web.hosts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tokiod.window import Day
 
-CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET = "control", "feed.in", "hub"
+CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET, RELAY_INNER_SOCKET = "control", "feed.in", "hub", "relay"
 """Names of the daemon's sockets in the directory of the bus."""
 RETIRED_KEYS = ("secret_key_file", "client_secret_key_file", "clients")
 """Of the bus: they do nothing, and are known, so that an old configuration can be read."""
@@ -334,6 +334,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     def hub_inner(self) -> str:
         """The endpoint at which the hub answers the sources of kind `nodes`. Only the daemon's user may open it."""
         return f"ipc://{self.run / HUB_INNER_SOCKET}"
+
+    @property
+    def relay_inner(self) -> str:
+        """The endpoint at which the relay passes messages of other hosts on to the collectors. Only the daemon's user may open it."""
+        return f"ipc://{self.run / RELAY_INNER_SOCKET}"
 
     def secret(self, reference: str) -> str:
         """Read a secret of this site, see tokiod.runtime.secrets."""

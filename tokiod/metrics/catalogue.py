@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 SOURCES = None
-ROLES: tuple[Role, ...] = ("collectors", "writer", "feed", "hub")
+ROLES: tuple[Role, ...] = ("collectors", "writer", "feed", "hub", "relay")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "empty", "stopped")
 SINK_STATES = ("new", "running", "waiting", "fatal", "stopped", "down", "unknown")
@@ -133,10 +133,10 @@ WINDOWS_NOT_COVERED = Counter(
     reason=NOT_COVERED,
 )
 
-# ---- counted by the feed's process; refused connections by the hub and the collectors' process too
+# ---- counted by the feed's process; refused connections by the hub and the relay too
 
 REFUSED_CONNECTIONS = Counter(
-    ("feed", "hub", "collectors"),
+    ("feed", "hub", "relay"),
     "tokiod_refused_connections_total",
     "Connections to the feed, the hub or the socket of the other hosts, over TCP or with keys, that were refused: unknown key, no key, the "
     "key of another server, another protocol (junk), or closed before authentication (unfinished).",
@@ -180,6 +180,10 @@ HUB_DROPPED_READINGS = Counter(
     reason=HUB_READINGS,
 )
 HUB_OVERLOADS = Counter("hub", "tokiod_hub_overloads_total", "Times at which all agents were disconnected: they took too much memory.")
+
+# ---- counted by the relay
+
+RELAY_OVERLOADS = Counter("relay", "tokiod_relay_overloads_total", "Times at which all hosts were disconnected: they took too much memory.")
 
 # ---- read by a scrape (tokiod.supervisor.metrics_snapshot)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Role = Literal["collectors", "writer", "feed", "hub"]
+Role = Literal["collectors", "writer", "feed", "hub", "relay"]
 
 
 class Metric:

@@ -12,8 +12,8 @@ import structlog
 from tokiod.archive.lock import COLLECTORS, ProcessLock
 from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
-from tokiod.bus.curve import hosts_server_keys
 from tokiod.bus.sender import SILENCE_SECONDS, Sender
+from tokiod.config.hosts import other_hosts
 from tokiod.config.load import log_warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import SQLITE, LedgerError
@@ -76,7 +76,7 @@ class CollectorsProcess:
         self._sender = _sender(self._config, self._reopen_ledger, self._host)
         self._ledger: Ledger | None = None
         self._sources: Sources | None = None
-        self._links = None if (keys := hosts_server_keys(self._config)) is None else HostLinks(self._config, clock, keys)
+        self._links = HostLinks(self._config, clock) if other_hosts(self._config) else None
         self._reload_requested = asyncio.Event()
         self._repeats = Repeats(clock)
 
@@ -134,9 +134,9 @@ class CollectorsProcess:
 
     def _reload_hosts(self, config: Config) -> None:
         if self._links is not None:
-            self._links.reload(config)
-        elif hosts_server_keys(config) is not None:
-            raise ConfigError(["host: the first [[host]] takes effect at a restart of the collectors"])
+            self._links.configure(config)
+        elif other_hosts(config):
+            raise ConfigError(["host: the first other [[host]] takes effect at a restart of the collectors"])
 
     def request_reload(self) -> None:
         """Have serve() read the configuration again."""

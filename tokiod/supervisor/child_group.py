@@ -1,4 +1,4 @@
-"""The feed, the hub, the writer and the collectors together: start, reload and report on all, stop them in the order of the data path."""
+"""All processes of the daemon together: start, reload and report on them, stop them in the order of the data path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tokiod.supervisor.control_socket import Process
 from tokiod.supervisor.health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-NAMES = ("feed", "hub", "writer", "collectors")
-"""In the order in which they start; they stop in reverse. The hub runs only where the configuration has a table [hub]."""
-EXTERNAL = frozenset({"feed", "hub"})
+NAMES = ("feed", "hub", "relay", "writer", "collectors")
+"""In the order in which they start; they stop in reverse. The hub and the relay run only where the configuration needs them."""
+EXTERNAL = frozenset({"feed", "hub", "relay"})
 """Those that external clients reach: the daemon goes on without them."""
 ORPHAN_RETRY_SECONDS = 0.1
 
@@ -33,8 +33,8 @@ class ChildGroup:
         self.keepers: list[asyncio.Task[None]] = []
         self.preexisting: frozenset[int] = frozenset()
 
-    def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset(), *, has_hub: bool = False) -> None:
-        """Start all. arguments: of their commands; secrets: environment variables that only the collectors get; has_hub: the hub too."""
+    def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset(), without: Collection[str] = ()) -> None:
+        """Start all. arguments: of their commands; secrets: environment variables that only the collectors get; without: names."""
         tail = [*arguments, "--parent", str(os.getpid())]
         restarts = {child.name: child.restarts for child in self._children}
         self._children = [
@@ -48,12 +48,12 @@ class ChildGroup:
                 on_exit=self._end_orphans,
             )
             for name in NAMES
-            if name != "hub" or has_hub
+            if name not in without
         ]
         self.keepers = [asyncio.create_task(child.keep()) for child in self._children]
 
     async def stop(self) -> None:
-        """Stop the collectors, then the writer, then the hub and the feed. Raises TokiodError if one of them needed an operator."""
+        """Stop the collectors, then the writer, then what external clients reach. Raises TokiodError if one of them needed an operator."""
         for child in reversed(self._children):
             await child.stop()
         await asyncio.gather(*self.keepers)

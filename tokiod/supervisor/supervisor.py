@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod import __version__
+from tokiod.config.hosts import other_hosts
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.supervisor import subreaper
 from tokiod.supervisor.child_group import ChildGroup
@@ -133,7 +134,9 @@ class Supervisor:
 
             self._metrics = MetricsServer(config.metrics.address, config, self._children.health, self._clock)
             self._metrics.open()
-        self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config), has_hub=config.hub.endpoint is not None)
+        unneeded = {"hub": config.hub.endpoint is None, "relay": not other_hosts(config)}
+        without = [name for name, is_unneeded in unneeded.items() if is_unneeded]
+        self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config), without)
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:

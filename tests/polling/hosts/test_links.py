@@ -26,6 +26,7 @@ from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, Transient
 from tokiod.polling.hosts import host_process, remote_host
 from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.polling.hosts import links as links_module
+from tokiod.polling.hosts import relay as relay_module
 from tokiod.reports.hosts import read
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
@@ -313,9 +314,9 @@ async def test_a_revoked_key_receives_nothing_and_is_counted(many, monkeypatch):
     monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
     async with many.running("zone-b", "zone-c") as links:
         many.public_key("zone-b").unlink()
-        links.reload(many.load())
+        many.reload(links)
         await until(lambda: links.hosts["zone-c"].route)
-        await until(lambda: links._server.refused["unknown key"] >= 2)
+        await until(lambda: many.server.refused["unknown key"] >= 2)
         assert links.hosts["zone-b"].route is None
         assert links.hosts["zone-b"].sentence().endswith("keys/hosts/zone-b.key is missing here")
         section, remote = collector(links, many.load(), "b-one")
@@ -330,8 +331,8 @@ async def test_a_host_whose_key_was_replaced_connects_with_the_new_one_only(many
     monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
     async with many.running("zone-b") as links:
         many.make_key("zone-b")
-        links.reload(many.load())
-        await until(lambda: links._server.refused["unknown key"] >= 1)
+        many.reload(links)
+        await until(lambda: many.server.refused["unknown key"] >= 1)
         assert links.hosts["zone-b"].route is None
         renewed = asyncio.create_task(many.host("zone-b").run())
         await until(lambda: links.hosts["zone-b"].route)
@@ -341,8 +342,8 @@ async def test_a_host_whose_key_was_replaced_connects_with_the_new_one_only(many
 
 def test_two_hosts_can_not_share_a_key(many):
     many.public_key("zone-c").write_bytes(many.public_key("zone-b").read_bytes())
-    with pytest.raises(ConfigError, match="the key of host zone-c is that of host zone-b too: make one for each host"):
-        many.links()
+    with pytest.raises(ConfigError, match="the key of host zone-c is that of host zone-b too: make one for each host"), many.relay():
+        pass
 
 
 def test_a_missing_secret_key_gets_a_sentence(many):
@@ -413,19 +414,72 @@ class Momentary:
 
 @in_loop
 async def test_an_address_that_the_machine_does_not_have_yet_is_tried_again(many, monkeypatch):
+    monkeypatch.setattr(relay_module, "RETRY_SECONDS", 0.05)
+    links = many.links()
+    with many.relay():
+        with sockets.socket() as other:
+            other.bind(("127.0.0.1", many.port))
+            other.listen()
+            running = asyncio.create_task(links.run())
+            await until(lambda: links.hosts["zone-b"].state().trouble == "unreachable")
+            assert "the hosts can't be opened at tcp://127.0.0.1" in links.hosts["zone-b"].sentence()
+        await until(lambda: links.hosts["zone-b"].state().trouble == "new")
+        host = asyncio.create_task(many.host("zone-b").run())
+        await until(lambda: links.hosts["zone-b"].route)
+        for task in (host, running):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@in_loop
+async def test_hosts_are_unreachable_while_the_relay_does_not_run_and_connect_to_the_next_one(many, monkeypatch):
     monkeypatch.setattr(links_module, "BEAT_SECONDS", 0.05)
-    with sockets.socket() as other:
-        other.bind(("127.0.0.1", many.port))
-        other.listen()
-        links = many.links()
-        running = asyncio.create_task(links.run())
-        await until(lambda: links.hosts["zone-b"].state().trouble == "unreachable")
-        assert "the hosts can't be opened at tcp://127.0.0.1" in links.hosts["zone-b"].sentence()
-    host = asyncio.create_task(many.host("zone-b").run())
-    await until(lambda: links.hosts["zone-b"].route)
-    for task in (host, running):
+    monkeypatch.setattr(links_module, "RELAY_SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(relay_module, "STATE_SECONDS", 0.1)
+    links = many.links()
+    tasks = [asyncio.create_task(links.run()), asyncio.create_task(many.host("zone-b").run())]
+    host = links.hosts["zone-b"]
+    await until(lambda: host.state().trouble == "unreachable")
+    assert "`tokiod relay` on the writer's host, to which hosts connect, does not run" in host.sentence()
+    for _ in range(2):
+        with many.relay():
+            await until(lambda: host.route)
+            section, remote = collector(links, many.load(), "b-one")
+            assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        await until(lambda: host.route is None)
+    for task in reversed(tasks):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@in_loop
+async def test_the_port_is_closed_without_collectors_and_hosts_connect_again_to_the_next_ones(many, monkeypatch):
+    monkeypatch.setattr(relay_module, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(relay_module, "STATE_SECONDS", 0.1)
+    host = asyncio.create_task(many.host("zone-b").run())
+    with many.relay() as (relay, _):
+        assert relay.hosts is None
+        for _ in range(2):
+            links = many.links()
+            running = asyncio.create_task(links.run())
+            await until(lambda links=links: links.hosts["zone-b"].route)
+            section, remote = collector(links, many.load(), "b-one")
+            assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await until(lambda: relay.hosts is None)
+    host.cancel()
+    await asyncio.gather(host, return_exceptions=True)
+
+
+@in_loop
+async def test_a_message_of_too_many_frames_or_bytes_is_counted_and_does_not_reach_the_collectors(many):
+    async with many.running("zone-c") as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send_multipart([b""] * (relay_module.MAX_FRAMES + 1))
+            await socket.send_multipart([bytes(60_000)] * 3)
+            await until(lambda: links.hosts["zone-b"].refused["malformed"] == 2)
+        assert links.hosts["zone-c"].refused == {}
 
 
 @in_loop
@@ -436,7 +490,7 @@ async def test_a_reload_gives_a_source_to_another_host(many):
         assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
         links.hosts["zone-b"].tell(dialogue.Close("b-one", 1))
         many.write()
-        links.reload(many.load())
+        many.reload(links)
         section, remote = collector(links, many.load(), "b-two")
         with pytest.raises(
             Fatal, match="the configuration of host zone-b gives it no source 'b-two': give all hosts the same configuration"
@@ -482,7 +536,7 @@ async def test_a_host_reads_its_configuration_again_and_keeps_the_one_before_for
         section, remote = collector(links, links_config := many_config(many), "b-one")
         assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
         many.write()
-        links.reload(links_config)
+        links.configure(links_config)
         before = links.hosts["zone-b"].route
         process.reload()
         section, remote = collector(links, links_config, "b-two")

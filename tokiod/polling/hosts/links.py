@@ -1,7 +1,6 @@
 """The connections of the other hosts, on the writer's host.
 
-It is in the collectors' process, which has the pollers and the network: the writer has neither, and meets no host. The key of each message
-comes from ZAP, whatever the message claims, and gives the host that it is from.
+They come by the relay (tokiod.polling.hosts.relay), which hosts reach, and which knows from its key of which host each message is.
 """
 
 from __future__ import annotations
@@ -15,11 +14,13 @@ from uuid import uuid4
 import structlog
 import zmq
 
-from tokiod.bus.curve import HostKeys, host_key_files
+from tokiod.bus.curve import host_key_files, is_there
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.config.hosts import other_hosts, writers_host
-from tokiod.errors import ConfigError, Malformed, TokiodError
+from tokiod.config.hosts import other_hosts
+from tokiod.errors import Malformed
 from tokiod.polling.hosts import host_protocol as protocol
+from tokiod.polling.hosts.relay import MAX_WAITING_MESSAGES, NO_ROUTE
+from tokiod.polling.hosts.relay import SILENCE_SECONDS as RELAY_SILENCE_SECONDS
 from tokiod.polling.hosts.remote_host import MALFORMED, HostRefused, RemoteHost
 from tokiod.published.state_file import publish
 from tokiod.runtime.log import Repeats
@@ -36,30 +37,23 @@ log = structlog.get_logger()
 BEAT_SECONDS = 5.0
 """Between two heartbeats."""
 MAX_MESSAGES_PER_TURN = 64
-MAX_WAITING_MESSAGES = 64
-"""Of one host, in either direction."""
+NO_RELAY = "`tokiod relay` on the writer's host, to which hosts connect, does not run"
 
 
 class HostLinks:
-    """All other hosts of a configuration.
+    """All other hosts of a configuration. monotonic: the machine's, for signs of life."""
 
-    keys: those that may connect. monotonic: the machine's, for signs of life.
-    A socket that can't be opened, as before the machine has the address, is tried again: the sources of this host do not need it.
-    """
-
-    def __init__(self, config: Config, clock: Clock, keys: HostKeys, monotonic: Callable[[], float] = time.monotonic) -> None:
-        writer = writers_host(config)
-        self._clock, self._keys, self._monotonic = clock, keys, monotonic
+    def __init__(self, config: Config, clock: Clock, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._monotonic = clock, monotonic
         self._repeats, self._epoch = Repeats(clock), uuid4().hex
-        self._path = config.hosts_state
-        self._server: ServerSocket | None = None
-        self._endpoint = writer.endpoint if writer else None
-        self._fd: int | None = None
+        self._path, self._endpoint = config.hosts_state, config.relay_inner
+        self._relay: ServerSocket | None = None
+        self._relay_heard, self._trouble = monotonic(), ""
         self.hosts: dict[str, RemoteHost] = {}
         self.configure(config)
 
     def configure(self, config: Config) -> None:
-        """Use the hosts and sources of another configuration."""
+        """Use the hosts and sources of another configuration. Raises ConfigError."""
         wanted = {host.name: host for host in other_hosts(config)}
         for name, host in list(self.hosts.items()):
             if name not in wanted:
@@ -67,28 +61,12 @@ class HostLinks:
                 del self.hosts[name]
         for name, section in wanted.items():
             self.hosts.setdefault(name, RemoteHost(section, self._clock, self._send)).config = section
-        self._keys.files = host_key_files(config)
-
-    def reload(self, config: Config) -> None:
-        """Use another configuration, and read the keys again: those that are gone receive nothing from now on. Raises ConfigError."""
-        writer = writers_host(config)
-        if writer is None or writer.endpoint != self._endpoint:
-            raise ConfigError(["host: the endpoint of the writer's host has changed: restart the collectors of this host"])
-        self.configure(config)
-        self._stop_listening()
-        if self._server is None:
-            self._keys.reload()
-        elif self._server.reload_allowed_keys():
-            for host in self.hosts.values():
-                host.lose("all hosts connect again, because a key was removed")
-        self._listen()
-        self._note_missing_keys()
+        self._note_missing_keys(config)
 
     async def run(self) -> None:
-        """Serve the hosts until cancelled."""
-        self._note_missing_keys()
+        """Serve the hosts until cancelled. Raises TokiodError where the socket of the relay can't be opened."""
         try:
-            await self._open()
+            self._listen()
             while True:
                 late = self._monotonic() + 2 * BEAT_SECONDS
                 await asyncio.sleep(BEAT_SECONDS)
@@ -97,15 +75,18 @@ class HostLinks:
                     if self._monotonic() < late:
                         host.check_silence(self._monotonic())
                     host.beat()
+                if self._monotonic() - self._relay_heard > RELAY_SILENCE_SECONDS:
+                    self._note_trouble(NO_RELAY)
                 self.write_states()
         finally:
             self.close()
 
     def close(self) -> None:
         """End all connections. The hosts connect to the next daemon by themselves."""
-        self._stop_listening()
-        if self._server is not None:
-            self._server.close()
+        if self._relay is not None:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            self._relay.close()
+            self._relay = None
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -117,67 +98,67 @@ class HostLinks:
         """Write the states for the commands that show them."""
         publish(self._path, self.states())
 
-    async def _open(self) -> None:
-        options: dict[int, int] = {
-            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: protocol.MAX_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES,
-            zmq.RCVHWM: MAX_WAITING_MESSAGES,
-        }  # fmt: skip
-        while self._server is None:
-            try:
-                self._server = ServerSocket("hosts", zmq.ROUTER, str(self._endpoint), self._keys, options)
-            except TokiodError as error:
-                for host in self.hosts.values():
-                    host.refuse("unreachable", str(error))
-                if times := self._repeats(str(error)):
-                    log.error("hosts.failed", error=str(error), times=times)  # noqa: TRY400 - no fault of tokiod
-                self.write_states()
-                await asyncio.sleep(BEAT_SECONDS)
-        for host in self.hosts.values():
-            if host.state().trouble == "unreachable":
-                host.refuse("new", "")
-        self._listen()
-
     # The file descriptor of a ZeroMQ socket becomes readable once for any number of messages, and sending may consume that.
     def _listen(self) -> None:
-        """Receive from the socket, which may be another one than before."""
-        if self._server is None:
-            return
-        self._fd = int(self._server.socket.getsockopt(zmq.FD))
+        options: dict[int, int] = {zmq.SNDHWM: MAX_WAITING_MESSAGES, zmq.RCVHWM: MAX_WAITING_MESSAGES}
+        self._relay = ServerSocket("relay", zmq.DEALER, self._endpoint, None, options)
         asyncio.get_running_loop().add_reader(self._fd, self._receive)
         self._receive()
 
-    def _stop_listening(self) -> None:
-        if self._fd is not None:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            self._fd = None
+    @property
+    def _fd(self) -> int:
+        return int(self._relay.socket.getsockopt(zmq.FD))  # type: ignore[union-attr]
 
     def _receive(self) -> None:
-        if self._fd is None or self._server is None:
+        if self._relay is None:
             return
         with suppress(zmq.Again):
             for _ in range(MAX_MESSAGES_PER_TURN):
-                self._read(self._server.socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                route, *frames = self._relay.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                self._read(route.bytes, frames)
             asyncio.get_running_loop().call_soon(self._receive)
 
-    def _read(self, frames: Sequence[zmq.Frame]) -> None:
-        route, last = frames[0].bytes, frames[-1]
-        key, address = str(last.get("User-Id")).encode(), str(last.get("Peer-Address"))
-        host = self.hosts.get(self._keys.hosts.get(key, ""))
-        if host is None:
-            return  # a key that was just removed
+    def _read(self, route: bytes, frames: Sequence[zmq.Frame]) -> None:
+        if not frames:
+            for one in self.hosts.values():
+                if route in {NO_ROUTE, one.route}:
+                    one.lose("its connection has ended")
+        elif route == NO_ROUTE:
+            self._relay_heard = self._monotonic()
+            self._note_trouble(frames[0].bytes.decode())
+            self._pass(NO_ROUTE, self._epoch.encode())
+        elif host := self.hosts.get(frames[0].bytes.decode()):
+            self._take(host, route, frames[1].bytes.decode(), [frame.buffer for frame in frames[2:]])
+
+    def _take(self, host: RemoteHost, route: bytes, address: str, message: list[memoryview]) -> None:
         try:
-            self._handle(host, route, address, [frame.buffer for frame in frames[1:]])
+            self._handle(host, route, address, message)
         except HostRefused as error:
             self._refuse(host, error.reason, str(error), address)
-            if len(frames) == 2 and host.route != route:  # noqa: PLR2004 - a Hello
+            if len(message) == 1 and host.route != route:  # a Hello
                 self._send(route, protocol.Refused(str(error)))
         except Malformed as error:
             self._refuse(host, MALFORMED, str(error), address)
 
+    def _note_trouble(self, trouble: str) -> None:
+        """Note why no host can connect; empty if hosts can."""
+        if trouble == self._trouble:
+            return
+        before, self._trouble = self._trouble, trouble
+        for host in self.hosts.values():
+            if not trouble:
+                if host.state().reason == before:
+                    host.refuse("new", "")
+            elif host.route is not None:
+                host.lose(trouble)
+            elif host.state().trouble in {"new", "unreachable"}:
+                host.refuse("unreachable", trouble)
+        self.write_states()
+
     def _handle(self, host: RemoteHost, route: bytes, address: str, message: list[memoryview]) -> None:
         now = self._monotonic()
         if not message:
-            raise Malformed("control", "a message without a frame")
+            raise Malformed("control", "a message without a frame, or one that is too large")
         said = protocol.decode_from_host(message[0])
         if isinstance(said, protocol.Hello):
             host.greet(said, route, address, now)
@@ -202,20 +183,24 @@ class HostLinks:
         if times := self._repeats((host.config.name, reason)):
             log.warning("host.refused", host=host.config.name, address=address, reason=reason, detail=detail, times=times)
 
-    def _note_missing_keys(self) -> None:
-        allowed = set(self._keys.hosts.values())
-        for name, host in self.hosts.items():
-            if name not in allowed:
-                host.refuse("refused", f"its key {self._keys.files[name]} is missing here")
+    def _note_missing_keys(self, config: Config) -> None:
+        for name, path in host_key_files(config).items():
+            host = self.hosts[name]
+            if not is_there(path):
+                host.lose("its key was removed")
+                host.refuse("refused", f"its key {path} is missing here")
             elif host.state().trouble == "refused":
                 host.refuse("new", "")
 
     def _send(self, route: bytes, message: protocol.ToHost) -> bool:
-        if self._server is None:
+        return self._pass(route, protocol.encode(message))
+
+    def _pass(self, route: bytes, message: bytes) -> bool:
+        if self._relay is None:
             return False
         try:
-            self._server.socket.send_multipart([route, protocol.encode(message)], zmq.NOBLOCK)
-        except zmq.ZMQError:
+            self._relay.socket.send_multipart([route, message], zmq.NOBLOCK)
+        except zmq.Again:
             return False
         finally:
             asyncio.get_running_loop().call_soon(self._receive)
