@@ -174,7 +174,7 @@ def test_every_event_in_the_code_has_a_sentence_of_its_own_fields():
     assert named - SENTENCES.keys() == set()
     composed = {f"file.{prefix}{change}" for change in catalogue.CHANGES for prefix in ("", "not_")}
     composed |= {f"{name}.{what}" for name in ("bus", "feed", "hosts", "hub") for what in ("accepted", "refused")}
-    composed |= {"feed.ended", "hub.ended", "sink.fatal", "sink.waiting"}
+    composed |= {"feed.ended", "hub.ended", "relay.ended", "sink.fatal", "sink.waiting"}
     assert SENTENCES.keys() - named - composed == {"window.stored"}
 
 

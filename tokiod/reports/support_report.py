@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 UNITS = (
     "tokiod.service", "tokiod.target", "tokiod-writer.service", "tokiod-collectors.service", "tokiod-feed.service", "tokiod-hub.service",
-    "tokiod-host.service", "tokiod-web.service", "tokiod-sink@*.service",
+    "tokiod-relay.service", "tokiod-host.service", "tokiod-web.service", "tokiod-sink@*.service",
 )  # fmt: skip
 MAX_FILES = 200
 """The newest files of the archive that are listed."""
