@@ -22,7 +22,7 @@ from tokiod.crossing import dialogue
 from tokiod.crossing.asking import RemoteFault
 from tokiod.crossing.codec import encode
 from tokiod.crossing.remote import remote_collector
-from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, Transient
+from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, TokiodError, Transient
 from tokiod.polling.hosts import host_process, remote_host
 from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.polling.hosts import links as links_module
@@ -343,6 +343,15 @@ async def test_a_host_whose_key_was_replaced_connects_with_the_new_one_only(many
 def test_two_hosts_can_not_share_a_key(many):
     many.public_key("zone-c").write_bytes(many.public_key("zone-b").read_bytes())
     with pytest.raises(ConfigError, match="the key of host zone-c is that of host zone-b too: make one for each host"), many.relay():
+        pass
+
+
+def test_a_second_relay_is_refused(many):
+    with (
+        many.relay(),
+        pytest.raises(TokiodError, match=r"the relay can't be opened at ipc://.*: Address already in use; stop the process that has it"),
+        many.relay(),
+    ):
         pass
 
 

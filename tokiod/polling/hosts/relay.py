@@ -64,7 +64,7 @@ TURN_MS = 200
 
 
 class Relay:
-    """Both sockets. Raises ConfigError without other hosts, or where a key can't be read."""
+    """Both sockets. Raises ConfigError without other hosts, or where a key can't be read, TokiodError where there is another relay."""
 
     def __init__(self, service: Service[Config], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._service, self._notifier, self._monotonic = service, service.notifier, monotonic
@@ -76,11 +76,9 @@ class Relay:
         self._keys, self._endpoint = keys, _endpoint(config)
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "relay")
-        self._context = zmq.Context()
-        self._inner = self._context.socket(zmq.DEALER)
-        self._inner.linger, self._inner.immediate = 0, True
-        self._inner.sndhwm = self._inner.rcvhwm = MAX_WAITING_MESSAGES
-        self._inner.connect(config.relay_inner)
+        options: dict[int, int] = {zmq.SNDHWM: MAX_WAITING_MESSAGES, zmq.RCVHWM: MAX_WAITING_MESSAGES}
+        self._collectors = ServerSocket("relay", zmq.DEALER, config.relay_inner, None, options)
+        self._inner = self._collectors.socket
         self._is_full = False
         self._trouble, self._epoch, self._opened = "", b"", os.urandom(4)
         self._heard = self._stated = self._tried = float("-inf")
@@ -132,8 +130,7 @@ class Relay:
     def close(self) -> None:
         """Close the sockets."""
         self._close()
-        self._inner.close(0)
-        self._context.term()
+        self._collectors.close()
         self._memory.close()
 
     def _receive_answers(self) -> None:
@@ -238,7 +235,7 @@ def _endpoint(config: Config) -> str:
 
 
 def run(service: Service[Config]) -> None:
-    """Pass on messages until the service must stop. Raises ConfigError."""
+    """Pass on messages until the service must stop. Raises ConfigError, TokiodError where there is another relay."""
     limit_descriptors(MAX_DESCRIPTORS)
     relay = Relay(service)
     limit_data(MAX_DATA_BYTES)
