@@ -465,6 +465,7 @@ async def test_hosts_are_unreachable_while_the_relay_does_not_run_and_connect_to
 async def test_the_port_is_closed_without_collectors_and_hosts_connect_again_to_the_next_ones(many, monkeypatch):
     monkeypatch.setattr(relay_module, "SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(relay_module, "STATE_SECONDS", 0.1)
+    monkeypatch.setattr(relay_module, "RETRY_SECONDS", 0.1)
     host = asyncio.create_task(many.host("zone-b").run())
     with many.relay() as (relay, _):
         assert relay.hosts is None
@@ -477,6 +478,9 @@ async def test_the_port_is_closed_without_collectors_and_hosts_connect_again_to_
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         await until(lambda: relay.hosts is None)
+        opened = relay._opened
+        await asyncio.sleep(0.3)
+        assert relay._opened == opened
     host.cancel()
     await asyncio.gather(host, return_exceptions=True)
 

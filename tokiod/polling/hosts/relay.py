@@ -102,13 +102,13 @@ class Relay:
         self._receive_answers()
         self._receive_messages()
         now = self._monotonic()
-        if self.hosts is None:
-            if self._epoch and now - self._tried >= RETRY_SECONDS:
-                self._open()
-        elif now - self._heard > SILENCE_SECONDS:
+        if now - self._heard > SILENCE_SECONDS:
+            self._epoch = b""
             self._close()
-        else:
+        elif self.hosts is not None:
             self._memory.limit(MAX_RESIDENT_BYTES, self._end_connections, "relay")
+        elif now - self._tried >= RETRY_SECONDS:
+            self._open()
         if now - self._stated >= STATE_SECONDS:
             self._state()
 
