@@ -486,6 +486,22 @@ async def test_the_port_is_closed_without_collectors_and_hosts_connect_again_to_
 
 
 @in_loop
+async def test_what_a_host_sends_to_the_collectors_before_is_not_held_against_it(many):
+    with many.relay(), dealer(many, "zone-b") as socket:
+        for said in ([], 3 * [protocol.encode(protocol.Alive(1.0, 1.0))]):
+            links = many.links()
+            running = asyncio.create_task(links.run())
+            for message in said:
+                await socket.send(message)
+            while not links.hosts["zone-b"].route:
+                await socket.send(hello("zone-b"))
+                await asyncio.sleep(0.1)
+            assert links.hosts["zone-b"].refused == {}
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+@in_loop
 async def test_a_message_of_too_many_frames_or_bytes_is_counted_and_does_not_reach_the_collectors(many):
     async with many.running("zone-c") as links:
         with dealer(many, "zone-b") as socket:

@@ -48,7 +48,7 @@ class HostLinks:
         self._path, self._endpoint = config.hosts_state, config.relay_inner
         self._context = zmq.Context()
         self._relay: zmq.SyncSocket | None = None
-        self._relay_heard, self._trouble = monotonic(), ""
+        self._relay_heard, self._relay_epoch, self._trouble = monotonic(), "", ""
         self.hosts: dict[str, RemoteHost] = {}
         self.configure(config)
 
@@ -123,10 +123,10 @@ class HostLinks:
                 if route in {NO_ROUTE, one.route}:
                     one.lose("its connection has ended")
         elif route == NO_ROUTE:
-            self._relay_heard = self._monotonic()
+            self._relay_heard, self._relay_epoch = self._monotonic(), frames[1].bytes.decode()
             self._note_trouble(frames[0].bytes.decode())
             self._pass(NO_ROUTE, self._epoch.encode())
-        elif host := self.hosts.get(frames[0].bytes.decode()):
+        elif self._relay_epoch == self._epoch and (host := self.hosts.get(frames[0].bytes.decode())):
             self._take(host, route, frames[1].bytes.decode(), [frame.buffer for frame in frames[2:]])
 
     def _take(self, host: RemoteHost, route: bytes, address: str, message: list[memoryview]) -> None:

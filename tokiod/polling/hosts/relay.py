@@ -7,12 +7,14 @@ messages on the Unix socket:
 
     to the collectors    route, name of the host, its address, frames of its message
                          route                a connection that has ended; no route: all have
-                         no route, trouble    every second: a sentence on why its port can't be opened, or nothing
+                         no route, trouble,   every second: a sentence on why its port can't be opened, or nothing; and the run of the
+                         epoch                collectors for which it is open
     from the collectors  route, message
                          no route, epoch      the answer to each of the former: this run of the collectors
 
-At another epoch all hosts connect again, as the collectors know none of their connections. Without collectors the port is closed. A route
-begins with what is different each time that the port is opened: libzmq gives the first connections of each process the same ones.
+At another epoch all hosts connect again, as the collectors know none of their connections; what came before is for those of another epoch.
+Without collectors the port is closed. A route begins with what is different each time that the port is opened: libzmq gives the first
+connections of each process the same ones.
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ class Relay:
 
     def _state(self) -> None:
         self._stated = self._monotonic()
-        self._tell([NO_ROUTE, self._trouble.encode()])
+        self._tell([NO_ROUTE, self._trouble.encode(), self._epoch])
         self._notifier.alive(
             self._trouble or ("waiting for the collectors" if self.hosts is None else f"hosts connect to {self._endpoint}")
         )
