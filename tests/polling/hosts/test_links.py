@@ -113,6 +113,17 @@ async def test_a_window_that_takes_too_long_is_given_up_at_both_ends(many):
 
 
 @in_loop
+async def test_many_sources_can_be_asked_at_the_same_moment(many):
+    async with many.running("zone-b", "zone-c") as links:
+        b, c = links.hosts.values()
+        assert all([links._send(host.route, dialogue.Close("b-one", number)) for number in range(60) for host in (b, c)])
+        heard = b.state().contact, c.state().contact
+        b.beat()
+        c.beat()
+        await until(lambda: b.state().contact > heard[0] and c.state().contact > heard[1])
+
+
+@in_loop
 async def test_what_is_stored_reaches_the_collector_of_its_lane(many):
     async with many.running("zone-b") as links:
         section, remote = collector(links, many.load(), "b-one")

@@ -36,6 +36,8 @@ log = structlog.get_logger()
 BEAT_SECONDS = 5.0
 """Between two heartbeats."""
 MAX_MESSAGES_PER_TURN = 64
+MAX_WAITING_REQUESTS = 8192
+"""For all hosts together: those of all sources are sent at the same moment, and a host to which one can't be sent counts as lost."""
 NO_RELAY = "`tokiod relay` on the writer's host, to which hosts connect, does not run"
 
 
@@ -103,7 +105,7 @@ class HostLinks:
     def _listen(self) -> None:
         self._relay = self._context.socket(zmq.DEALER)
         self._relay.linger, self._relay.immediate = 0, True
-        self._relay.sndhwm = self._relay.rcvhwm = MAX_WAITING_MESSAGES
+        self._relay.sndhwm, self._relay.rcvhwm = MAX_WAITING_REQUESTS, MAX_WAITING_MESSAGES
         self._relay.connect(self._endpoint)
         asyncio.get_running_loop().add_reader(self._relay.fileno(), self._receive)
         self._receive()
