@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import socket as sockets
 import sys
 import time
@@ -467,9 +468,13 @@ async def test_hosts_are_unreachable_while_the_relay_does_not_run_and_connect_to
             section, remote = collector(links, many.load(), "b-one")
             assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
         await until(lambda: host.route is None)
-    for task in reversed(tasks):
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    await until(lambda: "does not run" in host.sentence())
+    tasks.pop().cancel()
+    with many.relay():
+        await until(lambda: "does not run" not in host.sentence())
+    assert re.fullmatch(r"host zone-b is unreachable \(it has not connected again, last contact 20.*Z\); its sources .*", host.sentence())
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @in_loop

@@ -148,8 +148,8 @@ class HostLinks:
         before, self._trouble = self._trouble, trouble
         for host in self.hosts.values():
             if not trouble:
-                if host.state().reason == before:
-                    host.refuse("new", "")
+                if host.state().reason.startswith(before):
+                    host.expect()
             elif host.route is not None:
                 host.lose(trouble)
             elif host.state().trouble in {"new", "unreachable"}:
@@ -191,7 +191,7 @@ class HostLinks:
                 host.lose("its key was removed")
                 host.refuse("refused", f"its key {path} is missing here")
             elif host.state().trouble == "refused":
-                host.refuse("new", "")
+                host.expect()
 
     def _send(self, route: bytes, message: protocol.ToHost) -> bool:
         return self._pass(route, protocol.encode(message))

@@ -133,6 +133,13 @@ class RemoteHost:
         if self.route is None:
             self._trouble, self._reason = trouble, reason
 
+    def expect(self) -> None:
+        """Note that it can connect now."""
+        if self._contact is None:
+            self.refuse("new", "")
+        else:
+            self.refuse("unreachable", f"it has not connected again, last contact {iso(int(self._contact))}")
+
     def sentence(self) -> str:
         """Return why its sources can't be asked."""
         name = self.config.name
