@@ -143,7 +143,7 @@ class ManyHosts:
     def relay(self):
         """Run the relay in a thread; yield it."""
         service = Service(self.load)
-        relay = Relay(service)
+        self._relay = relay = Relay(service)
         thread = threading.Thread(target=relay.serve)
         thread.start()
         try:
@@ -152,6 +152,10 @@ class ManyHosts:
             service.request_stop()
             thread.join()
             relay.close()
+
+    def refused(self, reason: str) -> int:
+        """Return how many connections the relay refused for a reason since it opened its port."""
+        return 0 if self._relay.hosts is None else self._relay.hosts.refused[reason]
 
     def reload(self, links: HostLinks) -> None:
         """Have both processes of the writer's host read the configuration and the keys again."""
@@ -172,7 +176,6 @@ class ManyHosts:
                 await until(lambda: relay.hosts is not None)
                 if connected:
                     await until(lambda: all(links.hosts[name].route for name in names))
-                self.server = relay.hosts
                 yield links
             finally:
                 for task in reversed(tasks):

@@ -16,6 +16,7 @@ from many_hosts import KIND, ManyHosts, in_loop, until
 
 import collectors
 from tokiod.bus.curve import host_client_keys
+from tokiod.bus.server_socket import ServerSocket
 from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.collector import Site, collect_window
 from tokiod.config import hosts, plugins
@@ -117,7 +118,7 @@ async def test_a_window_that_takes_too_long_is_given_up_at_both_ends(many):
 async def test_many_sources_can_be_asked_at_the_same_moment(many):
     async with many.running("zone-b", "zone-c") as links:
         b, c = links.hosts.values()
-        assert all([links._send(host.route, dialogue.Close("b-one", number)) for number in range(60) for host in (b, c)])
+        assert all(links._send(host.route, dialogue.Close("b-one", number)) for number in range(60) for host in (b, c))
         heard = b.state().contact, c.state().contact
         b.beat()
         c.beat()
@@ -328,7 +329,7 @@ async def test_a_revoked_key_receives_nothing_and_is_counted(many, monkeypatch):
         many.public_key("zone-b").unlink()
         many.reload(links)
         await until(lambda: links.hosts["zone-c"].route)
-        await until(lambda: many.server.refused["unknown key"] >= 2)
+        await until(lambda: many.refused("unknown key") >= 2)
         assert links.hosts["zone-b"].route is None
         assert links.hosts["zone-b"].sentence().endswith("keys/hosts/zone-b.key is missing here")
         section, remote = collector(links, many.load(), "b-one")
@@ -344,7 +345,7 @@ async def test_a_host_whose_key_was_replaced_connects_with_the_new_one_only(many
     async with many.running("zone-b") as links:
         many.make_key("zone-b")
         many.reload(links)
-        await until(lambda: many.server.refused["unknown key"] >= 1)
+        await until(lambda: many.refused("unknown key") >= 1)
         assert links.hosts["zone-b"].route is None
         renewed = asyncio.create_task(many.host("zone-b").run())
         await until(lambda: links.hosts["zone-b"].route)
@@ -450,6 +451,31 @@ async def test_an_address_that_the_machine_does_not_have_yet_is_tried_again(many
         for task in (host, running):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@in_loop
+async def test_an_address_that_the_machine_has_lost_is_tried_again_after_a_key_is_removed(many, monkeypatch):
+    monkeypatch.setattr(relay_module, "RETRY_SECONDS", 0.05)
+    async with many.running("zone-c") as links:
+        with sockets.socket() as other, monkeypatch.context() as patched:
+            other.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+            take_the_port_once_it_is_closed(many, other, patched)
+            many.public_key("zone-b").unlink()
+            many.reload(links)
+            await until(lambda: "the hosts can't be opened" in links.hosts["zone-c"].sentence())
+        await until(lambda: links.hosts["zone-c"].route)
+
+
+def take_the_port_once_it_is_closed(many, other, monkeypatch):
+    close = ServerSocket.close
+
+    def close_and_take(socket, linger_ms=0):
+        close(socket, linger_ms)
+        if socket._name == "hosts" and other.getsockname()[1] != many.port:
+            other.bind(("127.0.0.1", many.port))
+            other.listen()
+
+    monkeypatch.setattr(ServerSocket, "close", close_and_take)
 
 
 @in_loop

@@ -34,7 +34,7 @@ from tokiod.config.hosts import writers_host
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.metrics import catalogue
 from tokiod.polling.hosts.host_protocol import MAX_FRAME_BYTES
-from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import free_unused_memory, limit_data, limit_descriptors, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
@@ -119,12 +119,8 @@ class Relay:
         with self._service.reload(), spare_descriptors():
             config = self._service.load()
             self._keys.files = host_key_files(config)
-            if self.hosts is None:
-                self._keys.reload()
-            elif self.hosts.reload_allowed_keys():
-                self._note_end()
-            if (endpoint := _endpoint(config)) != self._endpoint:
-                self._endpoint = endpoint
+            if self._keys.reload() or _endpoint(config) != self._endpoint:
+                self._endpoint = _endpoint(config)
                 self._close()
                 self._tried = float("-inf")
             catalogue.start_counting(config, "relay")
@@ -226,9 +222,9 @@ class Relay:
     def _end_connections(self, reason: str) -> None:
         log.error("hosts.overloaded", reason=reason, action="all hosts were disconnected; they connect again by themselves")
         catalogue.RELAY_OVERLOADS.inc()
-        if self.hosts is not None:
-            self.hosts.reopen()
-            self._note_end()
+        self._close()
+        free_unused_memory()
+        self._open()
 
 
 def _endpoint(config: Config) -> str:
