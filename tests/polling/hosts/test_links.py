@@ -13,6 +13,7 @@ import pytest
 import zmq
 import zmq.asyncio
 from many_hosts import KIND, ManyHosts, in_loop, until
+from structlog.testing import capture_logs
 
 import collectors
 from tokiod.bus.curve import host_client_keys
@@ -464,6 +465,18 @@ async def test_an_address_that_the_machine_has_lost_is_tried_again_after_a_key_i
             many.reload(links)
             await until(lambda: "the hosts can't be opened" in links.hosts["zone-c"].sentence())
         await until(lambda: links.hosts["zone-c"].route)
+
+
+@in_loop
+async def test_a_reload_without_other_hosts_is_refused(many):
+    async with many.running("zone-b") as links:
+        route = links.hosts["zone-b"].route
+        many.path.write_text(many.path.read_text().partition("[[host]]")[0])
+        with capture_logs() as logs:
+            many.service.request_reload()
+            await until(lambda: logs)
+        assert logs == [{"event": "config.refused", "log_level": "error", "faults": [relay_module.NO_HOSTS]}]
+        assert links.hosts["zone-b"].route == route
 
 
 def take_the_port_once_it_is_closed(many, other, monkeypatch):

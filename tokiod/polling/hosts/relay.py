@@ -30,7 +30,7 @@ import zmq
 from tokiod.archive.rights import check_private
 from tokiod.bus.curve import host_key_files, hosts_server_keys
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.config.hosts import writers_host
+from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.metrics import catalogue
 from tokiod.polling.hosts.host_protocol import MAX_FRAME_BYTES
@@ -63,6 +63,7 @@ SILENCE_SECONDS = 20.0
 RETRY_SECONDS = 5.0
 """Between two attempts to open the port, as before the machine has the address."""
 TURN_MS = 200
+NO_HOSTS = "host: there is no [[host]] but the writer's, so none can connect"
 
 
 class Relay:
@@ -74,7 +75,7 @@ class Relay:
         check_private(config.run)
         keys = hosts_server_keys(config)
         if keys is None:
-            raise ConfigError(["host: there is no [[host]] but the writer's, so none can connect"])
+            raise ConfigError([NO_HOSTS])
         self._keys, self._endpoint = keys, _endpoint(config)
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "relay")
@@ -118,6 +119,8 @@ class Relay:
         """Read the configuration again: which hosts and keys are allowed, and where they connect."""
         with self._service.reload(), spare_descriptors():
             config = self._service.load()
+            if not other_hosts(config):
+                raise ConfigError([NO_HOSTS])
             self._keys.files = host_key_files(config)
             if self._keys.reload() or _endpoint(config) != self._endpoint:
                 self._endpoint = _endpoint(config)
