@@ -1,4 +1,4 @@
-"""Locks of processes: one writes an archive, one collects, one counts in a role. Others can look up which one writes the archive."""
+"""Locks of processes: one writes an archive, one collects, one is the relay, one counts in a role. Others see which one writes."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 ARCHIVE = Locked("the archive", "writes to this archive")
 COLLECTORS = Locked("the collectors", "collects for this daemon")
+RELAY = Locked("the relay", "is the relay of this daemon")
 METRICS = Locked("the metrics", "counts in this role")
 
 

@@ -316,6 +316,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return self.run / CONTROL_SOCKET
 
     @property
+    def relay_lock(self) -> Path:
+        """The file that the one relay of a bus holds an flock on."""
+        return self.run / "relay.lock"
+
+    @property
     def collectors_lock(self) -> Path:
         """The file that the one collectors' process of a bus holds an flock on."""
         return self.run / "collectors.lock"

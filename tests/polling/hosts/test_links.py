@@ -16,6 +16,7 @@ from many_hosts import KIND, ManyHosts, in_loop, until
 from structlog.testing import capture_logs
 
 import collectors
+from tokiod.archive.lock import AlreadyRunning, ProcessLock
 from tokiod.bus.curve import host_client_keys
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.clock import SimulatedClock, SystemClock
@@ -25,12 +26,13 @@ from tokiod.crossing import dialogue
 from tokiod.crossing.asking import RemoteFault
 from tokiod.crossing.codec import encode
 from tokiod.crossing.remote import remote_collector
-from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, TokiodError, Transient
+from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, Transient
 from tokiod.polling.hosts import host_process, remote_host
 from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.polling.hosts import links as links_module
 from tokiod.polling.hosts import relay as relay_module
 from tokiod.reports.hosts import read
+from tokiod.runtime.service import Service
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData
@@ -360,13 +362,10 @@ def test_two_hosts_can_not_share_a_key(many):
         pass
 
 
-def test_a_second_relay_is_refused(many):
-    with (
-        many.relay(),
-        pytest.raises(TokiodError, match=r"the relay can't be opened at ipc://.*: Address already in use; stop the process that has it"),
-        many.relay(),
-    ):
-        pass
+def test_a_second_relay_is_refused(many, monkeypatch):
+    monkeypatch.setattr(relay_module, "RELEASE_SECONDS", 0.0)
+    with ProcessLock(many.load().relay_lock), pytest.raises(AlreadyRunning, match=r"process \d+ already is the relay of this daemon"):
+        relay_module.run(Service(many.load))
 
 
 def test_a_missing_secret_key_gets_a_sentence(many):

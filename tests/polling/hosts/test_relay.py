@@ -27,9 +27,10 @@ def many(tmp_path):
 class Relay:
     """`tokiod relay` on a configuration."""
 
-    def __init__(self, many):
+    def __init__(self, many, descriptors=16384):
         self.log = many.directory / "relay.log"
-        self._command = [sys.executable, "-m", "tokiod.cli.tokiod", "relay", "--config", str(many.path), "--log-format", "json"]
+        limited = ["prlimit", f"--nofile={descriptors}", sys.executable]
+        self._command = [*limited, "-m", "tokiod.cli.tokiod", "relay", "--config", str(many.path), "--log-format", "json"]
         self.start()
 
     def start(self):
@@ -94,3 +95,24 @@ async def test_hosts_connect_again_where_the_relay_was_killed_and_it_ends_by_its
         assert relay.end() == 0
         relay.start()
         assert "Traceback" not in relay.log.read_text()
+
+
+@in_loop
+async def test_without_descriptors_it_waits_for_new_collectors_and_hosts_connect_again(many):
+    relay, clients = Relay(many, descriptors=120), []
+    for restarted in (False, True):
+        links = many.links()
+        tasks = [asyncio.create_task(links.run()), asyncio.create_task(many.host("zone-b").run())]
+        if restarted:
+            await asyncio.sleep(1)
+            for client in clients:
+                client.close()
+        await until(lambda links=links: links.hosts["zone-b"].route, 60)
+        with suppress(OSError):
+            clients = [await asyncio.to_thread(half_a_frame, many.port) for _ in range(200)]
+        for task in reversed(tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert relay.end() == 0
+    for client in clients:
+        client.close()

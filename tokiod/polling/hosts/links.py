@@ -15,6 +15,7 @@ import structlog
 import zmq
 
 from tokiod.bus.curve import host_key_files, is_there
+from tokiod.bus.server_socket import ServerSocket
 from tokiod.config.hosts import other_hosts
 from tokiod.errors import Malformed
 from tokiod.polling.hosts import host_protocol as protocol
@@ -48,8 +49,7 @@ class HostLinks:
         self._clock, self._monotonic = clock, monotonic
         self._repeats, self._epoch = Repeats(clock), uuid4().hex
         self._path, self._endpoint = config.hosts_state, config.relay_inner
-        self._context = zmq.Context()
-        self._relay: zmq.SyncSocket | None = None
+        self._relay: ServerSocket | None = None
         self._relay_heard, self._relay_epoch, self._trouble = monotonic(), "", ""
         self.hosts: dict[str, RemoteHost] = {}
         self.configure(config)
@@ -66,7 +66,7 @@ class HostLinks:
         self._note_missing_keys(config)
 
     async def run(self) -> None:
-        """Serve the hosts until cancelled."""
+        """Serve the hosts until cancelled. Raises TokiodError where the socket of the relay can't be opened."""
         try:
             self._listen()
             while True:
@@ -86,10 +86,9 @@ class HostLinks:
     def close(self) -> None:
         """End all connections. The hosts connect to the next daemon by themselves."""
         if self._relay is not None:
-            asyncio.get_running_loop().remove_reader(self._relay.fileno())
-            self._relay.close(0)
+            asyncio.get_running_loop().remove_reader(self._relay.socket.fileno())
+            self._relay.close()
             self._relay = None
-        self._context.term()
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -103,11 +102,9 @@ class HostLinks:
 
     # The file descriptor of a ZeroMQ socket becomes readable once for any number of messages, and sending may consume that.
     def _listen(self) -> None:
-        self._relay = self._context.socket(zmq.DEALER)
-        self._relay.linger, self._relay.immediate = 0, True
-        self._relay.sndhwm, self._relay.rcvhwm = MAX_WAITING_REQUESTS, MAX_WAITING_MESSAGES
-        self._relay.connect(self._endpoint)
-        asyncio.get_running_loop().add_reader(self._relay.fileno(), self._receive)
+        options: dict[int, int] = {zmq.SNDHWM: MAX_WAITING_REQUESTS, zmq.RCVHWM: MAX_WAITING_MESSAGES}
+        self._relay = ServerSocket("relay", zmq.DEALER, self._endpoint, None, options)
+        asyncio.get_running_loop().add_reader(self._relay.socket.fileno(), self._receive)
         self._receive()
 
     def _receive(self) -> None:
@@ -115,7 +112,7 @@ class HostLinks:
             return
         with suppress(zmq.Again):
             for _ in range(MAX_MESSAGES_PER_TURN):
-                route, *frames = self._relay.recv_multipart(zmq.NOBLOCK, copy=False)
+                route, *frames = self._relay.socket.recv_multipart(zmq.NOBLOCK, copy=False)
                 self._read(route.bytes, frames)
             asyncio.get_running_loop().call_soon(self._receive)
 
@@ -200,7 +197,7 @@ class HostLinks:
         if self._relay is None:
             return False
         try:
-            self._relay.send_multipart([route, message], zmq.NOBLOCK)
+            self._relay.socket.send_multipart([route, message], zmq.NOBLOCK)
         except zmq.Again:
             return False
         finally:

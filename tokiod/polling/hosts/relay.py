@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import structlog
 import zmq
 
+from tokiod.archive.lock import RELAY, RELEASE_SECONDS, ProcessLock
 from tokiod.archive.rights import check_private
 from tokiod.bus.curve import host_key_files, hosts_server_keys
 from tokiod.bus.server_socket import ServerSocket
@@ -67,7 +68,7 @@ NO_HOSTS = "host: there is no [[host]] but the writer's, so none can connect"
 
 
 class Relay:
-    """Both sockets. Raises ConfigError without other hosts, or where a key can't be read, TokiodError where there is another relay."""
+    """Both sockets. Raises ConfigError without other hosts, or where a key can't be read."""
 
     def __init__(self, service: Service[Config], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._service, self._notifier, self._monotonic = service, service.notifier, monotonic
@@ -79,9 +80,12 @@ class Relay:
         self._keys, self._endpoint = keys, _endpoint(config)
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "relay")
-        options: dict[int, int] = {zmq.SNDHWM: MAX_WAITING_MESSAGES, zmq.RCVHWM: MAX_WAITING_MESSAGES}
-        self._collectors = ServerSocket("relay", zmq.DEALER, config.relay_inner, None, options)
-        self._inner = self._collectors.socket
+        self._context = zmq.Context()
+        # Connected, not bound: libzmq ends a process that has no descriptor left for a client of its Unix socket.
+        self._inner = self._context.socket(zmq.DEALER)
+        self._inner.linger, self._inner.immediate = 0, True
+        self._inner.sndhwm = self._inner.rcvhwm = MAX_WAITING_MESSAGES
+        self._inner.connect(config.relay_inner)
         self._is_full = False
         self._trouble, self._epoch, self._opened = "", b"", os.urandom(4)
         self._heard = self._stated = self._tried = float("-inf")
@@ -131,7 +135,8 @@ class Relay:
     def close(self) -> None:
         """Close the sockets."""
         self._close()
-        self._collectors.close()
+        self._inner.close(0)
+        self._context.term()
         self._memory.close()
 
     def _receive_answers(self) -> None:
@@ -236,12 +241,13 @@ def _endpoint(config: Config) -> str:
 
 
 def run(service: Service[Config]) -> None:
-    """Pass on messages until the service must stop. Raises ConfigError, TokiodError where there is another relay."""
-    limit_descriptors(MAX_DESCRIPTORS)
-    relay = Relay(service)
-    limit_data(MAX_DATA_BYTES)
-    try:
-        relay.serve()
-    finally:
-        relay.close()
+    """Pass on messages until the service must stop. Raises ConfigError, AlreadyRunning where there is another relay."""
+    with ProcessLock(service.load().relay_lock, RELEASE_SECONDS, locked=RELAY):
+        limit_descriptors(MAX_DESCRIPTORS)
+        relay = Relay(service)
+        limit_data(MAX_DATA_BYTES)
+        try:
+            relay.serve()
+        finally:
+            relay.close()
     log.info("relay.stopped")
