@@ -16,7 +16,7 @@ from keyed import wait
 
 from tokiod.bus import zap
 from tokiod.bus.feed import Feed
-from tokiod.bus.zap import DECIDED_SECONDS, JUNK, NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER, Authenticator, ConnectionAudit
+from tokiod.bus.zap import CROWDED, DECIDED_SECONDS, JUNK, NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER, Authenticator, ConnectionAudit
 
 GREETING, WELCOME = 64, 170
 """Bytes that a server sends first."""
@@ -108,14 +108,33 @@ class Clock:
         return self.now
 
 
-@given(outcomes=st.lists(st.sampled_from(OUTCOMES), max_size=30), order=st.randoms(use_true_random=True))
-def test_each_connection_is_counted_once_in_any_order_of_events(outcomes, order):
-    refused, clock, begun = Counter(), Clock(), Counter()
+class Crowd:
+    """Of the next connection: whether it is one too many, and ended as soon as it begins."""
+
+    is_full = False
+
+    def begin(self, descriptor):
+        return (descriptor, "127.0.0.1") if self.is_full else None
+
+    def end(self, descriptor):
+        pass
+
+
+@given(drawn=st.lists(st.tuples(st.sampled_from(OUTCOMES), st.booleans()), max_size=30), order=st.randoms(use_true_random=True))
+def test_each_connection_is_counted_once_in_any_order_of_events(drawn, order):
+    # One that is ended may have been refused, or have identified itself, just before.
+    outcomes = [(CROWDED if is_crowded and reason == UNFINISHED else reason, *events) for (reason, *events), is_crowded in drawn]
+    refused, clock, begun, crowd = Counter(), Clock(), Counter(), Crowd()
     left, open_ = {number: list(events) for number, (_, *events) in enumerate(outcomes)}, {}
-    with zmq.Context() as context, closing(ConnectionAudit("feed", context, None, refused)) as audit, structlog.testing.capture_logs():
+    with (
+        zmq.Context() as context,
+        closing(ConnectionAudit("feed", context, None, crowd, refused)) as audit,
+        structlog.testing.capture_logs(),
+    ):
         audit._clock = clock
         while left:
             one = order.choice(list(left))
+            crowd.is_full = drawn[one][1]
             if one not in open_:
                 open_[one] = min(set(range(40)) - set(open_.values()))
                 begun[outcomes[one][0]] += 1

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from tokiod.bus.connections import Connections
 from tokiod.bus.zap import ConnectionAudit
+from tokiod.clock import SystemClock
 from tokiod.errors import TokiodError
 from tokiod.runtime.process_setup import free_unused_memory
 from tokiod.runtime.unix_socket import is_served
@@ -98,7 +100,7 @@ class ServerSocket:
 
     def _open(self) -> None:
         self._context = zmq.Context()
-        self._audit = ConnectionAudit(self._name, self._context, self._keys, self.refused) if self.is_audited else None
+        self._audit = ConnectionAudit(self._name, self._context, self._keys, self._connections(), self.refused) if self.is_audited else None
         self.socket = self._context.socket(self._kind)
         for option, value in self._options.items():
             self.socket.setsockopt(option, value)
@@ -113,6 +115,12 @@ class ServerSocket:
             remedy = "stop the process that has it" if error.errno == errno.EADDRINUSE else "its directory must exist and be writable"
             reason = zmq.strerror(error.errno or 0)
             raise TokiodError(f"the {self._name} can't be opened at {self._endpoint}: {reason}; {remedy}") from None
+
+    def _connections(self) -> Connections | None:
+        """Return what limits connections without a known key; without keys, every client is welcome."""
+        if self._keys is None or not self._endpoint.startswith("tcp://"):
+            return None
+        return Connections(int(self._endpoint.rpartition(":")[2]), SystemClock())
 
     def _bind(self) -> None:
         if not self._endpoint.startswith("ipc://"):

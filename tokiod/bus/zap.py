@@ -18,14 +18,15 @@ from tokiod.runtime.log import Repeats
 if TYPE_CHECKING:
     from collections import Counter
 
+    from tokiod.bus.connections import Connections
     from tokiod.bus.curve import ServerKeys
 
 log = structlog.get_logger()
 
-UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED = REASONS = catalogue.REFUSALS
+UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED, CROWDED = REASONS = catalogue.REFUSALS
 """Why connections are refused: their key is unknown; they do not encrypt; they encrypt for another server; they do not speak ZeroMQ, or
 not as it allows; they ended, or were silent, before they had identified themselves, as clients without a key do once they learn that the
-server requires one."""
+server requires one; they were one too many without a known key."""
 DECIDED_SECONDS = 15.0
 """Age at which a connection is accepted or refused, however busy the machine is: three times the limit for a handshake."""
 
@@ -77,20 +78,24 @@ class ConnectionAudit:
 
     A thread of its own: connections that come while the loop of the process is busy must neither wait nor be missed. libzmq blocks all
     connections of a socket while the reader of its events is slow, so the queue of events has no limit here.
-    refused: counted by reason (REASONS); the log has a line per reason and interval.
+    connections: those of a socket with keys on TCP, which are limited while their keys are not known. refused: counted by reason
+    (REASONS); the log has a line per reason and interval.
 
     Each connection is counted once. libzmq reports, in order and by descriptor, when a connection begins and ends, and for most of those
     that it ends itself, why, just before the end. It does not report all, nor which connection it accepted or which has an unknown key.
     The number that ended without a report is therefore what is left of all connections without those reported and those still undecided.
     """
 
-    def __init__(self, name: str, context: zmq.SyncContext, keys: ServerKeys | None, refused: Counter[str]) -> None:
+    def __init__(
+        self, name: str, context: zmq.SyncContext, keys: ServerKeys | None, connections: Connections | None, refused: Counter[str]
+    ) -> None:
         self._name, self._log_event = name, f"{name}.refused"
-        self._refused = refused
+        self._connections, self._refused = connections, refused
         self._clock = SystemClock()
         self._repeats = Repeats(self._clock)
         self._begun = self._decided = 0
         self._undecided: dict[int, float] = {}
+        self._crowded: dict[int, str] = {}
         self._reported = ""
         self._authenticator = None if keys is None else Authenticator(name, context, keys)
         if self._authenticator is not None:
@@ -137,6 +142,8 @@ class ConnectionAudit:
             case zmq.EVENT_ACCEPTED:
                 self._begun += 1
                 self._undecided[event["value"]] = self._clock.monotonic()
+                if self._connections is not None and (ended := self._connections.begin(event["value"])) is not None:
+                    self._crowded[ended[0]] = ended[1]
             case zmq.EVENT_DISCONNECTED:
                 self._end(event["value"], reported)
             case zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -150,7 +157,14 @@ class ConnectionAudit:
 
     def _end(self, descriptor: int, reason: str) -> None:
         """Count a connection that ended for a reported reason, unless it is so old that it was accepted or counted before."""
-        if self._undecided.pop(descriptor, None) is not None and reason:
+        if self._connections is not None:
+            self._connections.end(descriptor)
+        address = self._crowded.pop(descriptor, None)
+        if self._undecided.pop(descriptor, None) is None or not reason:
+            return
+        if address is not None and reason == UNFINISHED:
+            self._count(CROWDED, address=address)
+        else:
             self._count(reason)
 
     def _count_unreported(self) -> None:
@@ -161,10 +175,11 @@ class ConnectionAudit:
         if (unreported := self._begun - self._decided - len(self._undecided)) > 0:
             self._count(JUNK, unreported)
 
-    def _count(self, reason: str, count: int = 1) -> None:
+    def _count(self, reason: str, count: int = 1, **client: str) -> None:
         self._decided += count
         self._refused[reason] += count
         catalogue.REFUSED_CONNECTIONS.inc(self._name, reason, by=count)
         if times := self._repeats(reason):
-            client = self._authenticator.refused if self._authenticator is not None and reason == UNKNOWN else {}
+            if self._authenticator is not None and reason == UNKNOWN:
+                client = self._authenticator.refused
             log.warning(self._log_event, reason=reason, times=max(times, count), **client)

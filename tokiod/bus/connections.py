@@ -1,0 +1,119 @@
+"""The TCP connections of a server socket, by descriptor: from which address each is, whether its key is known, and how one alone is ended.
+
+libzmq does none of this, but it reports the descriptors of its connections, and the process may look at them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import struct
+from collections import Counter
+from ipaddress import IPv6Address, IPv6Network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokiod.clock import Clock
+
+MAX_UNKNOWN_OF_ADDRESS, MAX_UNKNOWN = 256, 4096
+"""Connections whose key is not known to be allowed: of one address, and in all, but at most half of the descriptors of the process."""
+LOOK_SHARE = 0.1
+"""Of the time, for looks at who has shown a key meanwhile where too many have not: each takes some 5 us for a connection."""
+
+_TCP_INFO = struct.Struct("=120xQ")
+"""tcpi_bytes_acked."""
+_MOST_TO_UNKNOWN = 64 + 170 + 12
+"""Bytes that libzmq sends to a client without an allowed key: its greeting, its welcome and the error 400."""
+
+
+class Connections:
+    """The connections to a TCP port whose clients must have keys, from the moment in which libzmq accepts them.
+
+    Addresses are those of IPv4, and of IPv6 the networks of 64 bits, of which one client may have every address.
+    """
+
+    def __init__(self, port: int, clock: Clock) -> None:
+        self._port, self._clock = port, clock
+        self._most = min(MAX_UNKNOWN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._unknown: dict[int, str] = {}
+        self._of_address: Counter[str] = Counter()
+        self._look_at = float("-inf")
+
+    def begin(self, descriptor: int) -> tuple[int, str] | None:
+        """Note a connection; where that makes too many without a known key, end one of them and return its descriptor and address.
+
+        Of the address that has too many, else of the one with most: clients at other addresses can still come. The newest, because if it
+        were the oldest, of thousands that dial in one moment none would finish. A client that was ended dials again by itself.
+        """
+        try:
+            with _Borrowed(fileno=descriptor) as connection:
+                address = _address(connection)
+        except OSError:
+            return None  # it has ended
+        self.end(descriptor)
+        self._unknown[descriptor] = address
+        self._of_address[address] += 1
+        if self._crowd(address) and (begun := self._clock.monotonic()) >= self._look_at:
+            for one in [one for one in self._unknown if not _is_unknown(one)]:
+                self.end(one)
+            self._look_at = begun + (self._clock.monotonic() - begun) / LOOK_SHARE
+        if (crowd := self._crowd(address)) is None:
+            return None
+        newest = next(one for one, of in reversed(self._unknown.items()) if of == crowd)
+        self.end(newest)
+        return (newest, crowd) if self._shut(newest, crowd) else None
+
+    def end(self, descriptor: int) -> None:
+        """Forget a connection that has ended, or whose key is known."""
+        if (address := self._unknown.pop(descriptor, None)) is not None:
+            self._of_address[address] -= 1
+            if not self._of_address[address]:
+                del self._of_address[address]
+
+    def _crowd(self, address: str) -> str | None:
+        """Return the address that has too many connections."""
+        if self._of_address[address] > MAX_UNKNOWN_OF_ADDRESS:
+            return address
+        return self._of_address.most_common(1)[0][0] if len(self._unknown) > self._most else None
+
+    def _shut(self, descriptor: int, address: str) -> bool:
+        """End a connection as its client could; libzmq sees it and closes the descriptor. Return whether it was still there.
+
+        libzmq may have given the descriptor to another connection meanwhile: to a copy that can't happen any more.
+        """
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                if is_it := _address(connection) == address and connection.getsockname()[1] == self._port:
+                    connection.shutdown(socket.SHUT_RDWR)
+                return is_it
+        except OSError:
+            return False
+
+
+class _Borrowed(socket.socket):
+    """A descriptor of libzmq's, to be looked at. Raises OSError where it is no socket any more."""
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+
+
+def _address(connection: socket.socket) -> str:
+    """Return the address that counts as one client. Raises OSError where there is none."""
+    peer = connection.getpeername()
+    if not isinstance(peer, tuple):
+        return ""  # of a Unix socket
+    if ":" not in peer[0]:
+        return str(peer[0])
+    address = IPv6Address(peer[0])
+    return str(address.ipv4_mapped or IPv6Network((int(address) >> 64 << 64, 64)))
+
+
+def _is_unknown(descriptor: int) -> bool:
+    """Return whether libzmq has not accepted the key of a connection: then it has sent no more than it sends to all."""
+    try:
+        with _Borrowed(fileno=descriptor) as connection:
+            (acked,) = _TCP_INFO.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+            return bool(acked <= _MOST_TO_UNKNOWN)
+    except OSError:
+        return False
