@@ -1,6 +1,8 @@
 """The hub with real sockets and keys: what agents send reaches the collector, wrong and revoked keys receive nothing."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,6 +17,7 @@ from collectors.nodes.collector import Nodes
 from collectors.nodes.config import Config
 from tokiod.agent.keys import AgentKeys, read_keys
 from tokiod.agent.wire import MAX_FRAME_BYTES
+from tokiod.bus.zap import UNREAD
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.crossing.dialogue import Collect, encode
@@ -22,6 +25,16 @@ from tokiod.errors import Transient
 from tokiod.window import Calendar, Window
 
 NAMES = tuple(metric.name for metric in METRICS)
+MIB = 1 << 20
+LONG_MESSAGE = """
+import sys, zmq
+endpoint, server, public, secret = sys.argv[1:]
+with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+    socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = server.encode(), public.encode(), secret.encode()
+    socket.connect(endpoint)
+    socket.send_multipart([bytes(60_000)] * 8000, copy=False)
+"""
+"""A client with a key that sends a message of 460 MiB."""
 CLASSES = {"compute": ["nid*"], "login": ["login*"]}
 
 
@@ -109,6 +122,22 @@ def test_a_frame_that_is_longer_than_a_part_ends_the_connection_of_its_sender_al
         socket.disable_monitor()
         monitor.close(0)
     assert running.collect(last_window())[0].records == 2
+
+
+def test_an_agent_whose_message_has_no_end_is_ended_alone_and_what_it_cost_is_freed(running, monkeypatch):
+    agent, process, seen = running.agent("nid1"), running.process, []
+    wait(lambda: "nid1" in process.hub.nodes.by_name)
+    before, socket, keys = process._memory.nbytes(), process._agents.socket, running.keys("compute")
+    monkeypatch.setattr("tokiod.hub.process.MAX_RESIDENT_BYTES", 2 * (before + 48 * MIB))
+    given = f"tcp://127.0.0.1:{running.hub.port}", keys.hub.decode(), keys.public.decode(), keys.secret.decode()
+    with subprocess.Popen([sys.executable, "-c", LONG_MESSAGE, *given]) as client:
+        wait(lambda: seen.append(process._memory.nbytes()) or process._agents.refused[UNREAD] >= 1, 60)
+        # It would connect again, and send the next part of the message as one of another.
+        client.kill()
+    assert running.collect(last_window())[0].records == 2
+    wait(lambda: process._memory.nbytes() < before + 48 * MIB)
+    assert max(seen) < before + 48 * MIB + 200 * MIB
+    assert (agent.dials, process._agents.socket) == (1, socket)
 
 
 def test_wrong_and_unknown_keys_receive_nothing_and_are_counted(running):

@@ -26,8 +26,11 @@ def used():
         yield used
 
 
-def test_a_process_below_its_limit_frees_nothing(memory):
-    memory.limit(memory.nbytes() + 64 * MIB, pytest.fail, "feed")
+@pytest.mark.parametrize(("share", "relieved"), [(0.25, []), (0.75, ["relieved"])], ids=["below half of it", "above half of it"])
+def test_a_process_below_its_limit_ends_only_from_half_of_it_on_what_costs_too_much(memory, share, relieved):
+    seen = []
+    memory.limit(int(memory.nbytes() / share), lambda: seen.append("relieved"), pytest.fail, "feed")
+    assert seen == relieved
 
 
 def test_a_process_over_its_limit_frees_memory_and_works_on(memory, used):
@@ -37,14 +40,14 @@ def test_a_process_over_its_limit_frees_memory_and_works_on(memory, used):
         reasons.append(reason)
         used.close()
 
-    memory.limit(limit, free, "feed")
+    memory.limit(limit, lambda: None, free, "feed")
     assert memory.nbytes() < limit
     assert [re.sub(r"\d+", "N", reason) for reason in reasons] == ["N MiB of memory are used, the limit is N MiB"]
 
 
 def test_a_process_that_can_not_free_enough_ends_and_says_so(memory, used):
     with capture_logs() as logs, pytest.raises(SystemExit) as ended:
-        memory.limit(memory.nbytes() - len(used), lambda _reason: None, "hub")
+        memory.limit(memory.nbytes() - len(used), lambda: None, lambda _reason: None, "hub")
     assert ended.value.code == OVERLOADED_EXIT_CODE
     assert [(log["event"], log["log_level"]) for log in logs] == [("hub.ended", "critical")]
     assert re.fullmatch(r"\d+ MiB of memory are still used; the hub is started again", logs[0]["reason"])

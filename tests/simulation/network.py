@@ -102,6 +102,10 @@ class Server:
 
     # ---- as a ServerSocket
 
+    def receive(self) -> list[Any]:
+        """Return the next message."""
+        return [zmq.Frame(frame) for frame in self._next()]
+
     def close(self, _linger_ms: int = 0) -> None:
         """End all connections."""
         self.is_open = False
@@ -117,13 +121,9 @@ class Server:
         self.readable.clear()
         return bool(self._inbox)
 
-    def recv(self, _flags: int) -> bytes:
-        """Return the next message of one frame."""
-        return self._next()[0]
-
     def recv_multipart(self, _flags: int, *, copy: bool) -> list[Any]:  # noqa: ARG002 - pyzmq's
         """Return the next message."""
-        return [zmq.Frame(frame) for frame in self._next()]
+        return self.receive()
 
     def send_multipart(self, message: Sequence[Any], _flags: int) -> None:
         """Send to the peer that the first frame names, or to all subscribers."""

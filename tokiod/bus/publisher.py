@@ -95,6 +95,10 @@ class Publisher:
         self._server.reopen()
         self.subscriptions.clear()
 
+    def end_unread(self) -> None:
+        """End the connections of which too much waits to be read (ServerSocket.end_unread)."""
+        self._server.end_unread()
+
     def poll(self) -> int:
         """Handle subscriptions, send new ones the last of every topic, and return how many were made since the last call.
 
@@ -151,7 +155,7 @@ class Publisher:
     def _handle_subscriptions(self) -> None:
         with suppress(zmq.Again):
             for _ in range(MAX_SUBSCRIPTIONS_PER_POLL):
-                self.new_subscriptions += self._handle_subscription(self.socket.recv(zmq.NOBLOCK))
+                self.new_subscriptions += self._handle_subscription(self._server.receive()[-1].bytes)
         catalogue.FEED_TOPICS.set(len(self.subscriptions))
 
     def _handle_subscription(self, message: bytes) -> bool:

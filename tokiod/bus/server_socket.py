@@ -6,6 +6,7 @@ import errno
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import zmq
@@ -46,6 +47,12 @@ _TCP_OPTIONS: dict[int, int] = {
 }
 
 
+MIN_UNREAD_BYTES = 4 << 20
+"""Of one connection: what it may have sent that is not read yet, however small the limits of its socket are, when memory is short."""
+FREED_SECONDS = 1.0
+"""After the end of such a connection, until libzmq has freed its memory."""
+
+
 class ServerSocket:
     """A bound socket in a context of its own, with an audit of its connections where it is on TCP or has keys.
 
@@ -71,6 +78,7 @@ class ServerSocket:
         self._options: dict[int, int] = {zmq.LINGER: 0, zmq.IPV6: int("[" in endpoint), zmq.BACKLOG: MAX_NEW_CONNECTIONS}
         self._options |= (_TCP_OPTIONS if is_tcp else {}) | dict(options or {})
         self.is_audited = is_tcp or keys is not None
+        self._audit: ConnectionAudit | None = None
         self._open()
 
     def reload_allowed_keys(self) -> bool:
@@ -89,6 +97,26 @@ class ServerSocket:
         free_unused_memory()
         self._open()
 
+    def receive(self) -> list[zmq.Frame]:
+        """Return the next message, which counts as read. Raises zmq.Again where there is none."""
+        frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        if self._connections is not None:
+            # A ROUTER puts the route before what came.
+            self._connections.note_read(frames[self._kind == zmq.ROUTER :])
+        return frames
+
+    def end_unread(self) -> None:
+        """End each connection that has sent more than is ever read late, as the parts of a message that does not end.
+
+        For times when memory is short.
+        """
+        most = max(MIN_UNREAD_BYTES, 2 * self._options.get(zmq.RCVHWM, 0) * self._options.get(zmq.MAXMSGSIZE, 0))
+        if self._audit is not None and self._audit.end_unread(most):
+            # libzmq frees what a connection cost in its own time; only then can it be returned to the system.
+            timer = Timer(FREED_SECONDS, free_unused_memory)
+            timer.daemon = True
+            timer.start()
+
     def close(self, linger_ms: int = 0) -> None:
         """Unbind, and end all connections, after messages that wait were sent for at most so long."""
         if self._audit is not None:
@@ -100,7 +128,11 @@ class ServerSocket:
 
     def _open(self) -> None:
         self._context = zmq.Context()
-        self._audit = ConnectionAudit(self._name, self._context, self._keys, self._connections(), self.refused) if self.is_audited else None
+        self._connections = None
+        if self._endpoint.startswith("tcp://"):
+            self._connections = Connections(int(self._endpoint.rpartition(":")[2]), SystemClock(), has_keys=self._keys is not None)
+        audited = self._name, self._context, self._keys, self._connections, self.refused
+        self._audit = ConnectionAudit(*audited) if self.is_audited else None
         self.socket = self._context.socket(self._kind)
         for option, value in self._options.items():
             self.socket.setsockopt(option, value)
@@ -115,12 +147,6 @@ class ServerSocket:
             remedy = "stop the process that has it" if error.errno == errno.EADDRINUSE else "its directory must exist and be writable"
             reason = zmq.strerror(error.errno or 0)
             raise TokiodError(f"the {self._name} can't be opened at {self._endpoint}: {reason}; {remedy}") from None
-
-    def _connections(self) -> Connections | None:
-        """Return what limits connections without a known key; without keys, every client is welcome."""
-        if self._keys is None or not self._endpoint.startswith("tcp://"):
-            return None
-        return Connections(int(self._endpoint.rpartition(":")[2]), SystemClock())
 
     def _bind(self) -> None:
         if not self._endpoint.startswith("ipc://"):

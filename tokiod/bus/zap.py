@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED, CROWDED = REASONS = catalogue.REFUSALS
+UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED, CROWDED, UNREAD = REASONS = catalogue.REFUSALS
 """Why connections are refused: their key is unknown; they do not encrypt; they encrypt for another server; they do not speak ZeroMQ, or
 not as it allows; they ended, or were silent, before they had identified themselves, as clients without a key do once they learn that the
-server requires one; they were one too many without a known key."""
+server requires one; they were one too many without a known key. Or accepted, and ended
+when memory was short: they had sent most of what was not read."""
 DECIDED_SECONDS = 15.0
 """Age at which a connection is accepted or refused, however busy the machine is: three times the limit for a handshake."""
 
@@ -78,8 +79,8 @@ class ConnectionAudit:
 
     A thread of its own: connections that come while the loop of the process is busy must neither wait nor be missed. libzmq blocks all
     connections of a socket while the reader of its events is slow, so the queue of events has no limit here.
-    connections: those of a socket with keys on TCP, which are limited while their keys are not known. refused: counted by reason
-    (REASONS); the log has a line per reason and interval.
+    connections: those of a socket on TCP, with their limits. refused: counted by reason (REASONS); the log has a line per reason and
+    interval.
 
     Each connection is counted once. libzmq reports, in order and by descriptor, when a connection begins and ends, and for most of those
     that it ends itself, why, just before the end. It does not report all, nor which connection it accepted or which has an unknown key.
@@ -122,6 +123,13 @@ class ConnectionAudit:
             self._authenticator.stop()
         for socket in (self._events, self._stop, self._stopping):
             socket.close(0)
+
+    def end_unread(self, most: int) -> int:
+        """End the connections that have sent more than so many bytes that were not read, in any thread; return how many."""
+        ended = self._connections.end_unread(most) if self._connections is not None else []
+        for address, nbytes in ended:
+            self._report(UNREAD, address=address, mib=nbytes >> 20)
+        return len(ended)
 
     def _run(self) -> None:
         poller = zmq.Poller()
@@ -177,9 +185,12 @@ class ConnectionAudit:
 
     def _count(self, reason: str, count: int = 1, **client: str) -> None:
         self._decided += count
+        self._report(reason, count, **client)
+
+    def _report(self, reason: str, count: int = 1, **client: str | int) -> None:
         self._refused[reason] += count
         catalogue.REFUSED_CONNECTIONS.inc(self._name, reason, by=count)
         if times := self._repeats(reason):
             if self._authenticator is not None and reason == UNKNOWN:
-                client = self._authenticator.refused
+                client = dict(self._authenticator.refused)
             log.warning(self._log_event, reason=reason, times=max(times, count), **client)

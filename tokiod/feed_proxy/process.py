@@ -60,7 +60,7 @@ class FeedProcess:
         external = self.proxy.external
         longest = TURN_MS if external.subscriptions else UNWATCHED_MS if external.is_audited else IDLE_MS
         self.proxy.turn(min(longest, int(1000 * self._notifier.interval)), self._service.wakeup)
-        self._memory.limit(MAX_RESIDENT_BYTES, external.end_connections, "feed")
+        self._memory.limit(MAX_RESIDENT_BYTES, external.end_unread, external.end_connections, "feed")
         if (now := time.monotonic()) - self._notified_at >= self._notifier.interval:
             self._notified_at = now
             self._notifier.alive(f"{len(external.subscriptions)} topics subscribed")

@@ -87,7 +87,7 @@ class HubProcess:
         now = time.monotonic()
         if now - self._checked_at >= MEMORY_CHECK_SECONDS:
             self._checked_at = now
-            self._memory.limit(MAX_RESIDENT_BYTES, self._end_connections, "hub")
+            self._memory.limit(MAX_RESIDENT_BYTES, self._agents.end_unread, self._end_connections, "hub")
         if now - self._notified_at >= NOTIFY_SECONDS:
             self._notified_at = now
             self._notifier.alive(f"{len(self.hub.nodes.by_name)} nodes known")
@@ -112,7 +112,7 @@ class HubProcess:
         end = time.monotonic() + MAX_TURN_SECONDS
         with suppress(zmq.Again):
             while time.monotonic() < end:
-                frames = self._agents.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = self._agents.receive()
                 if len(frames) == 2:  # noqa: PLR2004 - route and message
                     route, message = frames
                     # ZAP gives the key and the address of the connection, whatever the message claims.

@@ -51,7 +51,7 @@ HUB_REFUSALS = (
 HUB_READINGS = ("unknown scheduler cgroup", "job without a cgroup in cpuacct", "too many jobs", "other")
 HOST_REFUSALS = ("another host's name", "not asked", "malformed", "version", "older process")
 HOST_TROUBLES = ("new", "unreachable", "stopped", "refused", "clock", "unknown")
-REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished", "too many of its address")
+REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished", "too many of its address", "too much unread")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
 CHANGES = ("made", "grown", "opened", "sealed", "converted")
 
@@ -139,7 +139,8 @@ REFUSED_CONNECTIONS = Counter(
     ("feed", "hub", "relay"),
     "tokiod_refused_connections_total",
     "Connections to the feed, the hub or the socket of the other hosts, over TCP or with keys, that were refused: unknown key, no key, the "
-    "key of another server, another protocol (junk), closed before authentication (unfinished), or too many of its address at a time.",
+    "key of another server, another protocol (junk), closed before authentication (unfinished), too many of its address at once; or ended "
+    "when memory was short: too much of what it had sent was unread.",
     socket=("feed", "hub", "hosts"),
     reason=REFUSALS,
 )

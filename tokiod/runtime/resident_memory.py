@@ -29,12 +29,15 @@ class ResidentMemory:
         """Return how many bytes are resident now."""
         return int(os.pread(self._fd, 200, 0).split()[1]) * self._page_bytes
 
-    def limit(self, most: int, free: Callable[[str], None], process: str) -> None:
+    def limit(self, most: int, relieve: Callable[[], None], free: Callable[[str], None], process: str) -> None:
         """Free memory where the process has more than `most` bytes; end it where that is not enough.
 
-        free: ends all connections, for a reason that it reports. process: its name.
+        relieve: ends the connections that cost more than they should, from half of `most` on. free: ends all connections, for a reason
+        that it reports. process: its name.
         """
-        if (used := self.nbytes()) <= most:
+        if (used := self.nbytes()) > most // 2:
+            relieve()
+        if used <= most:
             return
         with spare_descriptors():
             free(f"{used >> 20} MiB of memory are used, the limit is {most >> 20} MiB")

@@ -113,7 +113,7 @@ class Relay:
             self._epoch = b""
             self._close()
         elif self.hosts is not None:
-            self._memory.limit(MAX_RESIDENT_BYTES, self._end_connections, "relay")
+            self._memory.limit(MAX_RESIDENT_BYTES, self.hosts.end_unread, self._end_connections, "relay")
         elif now - self._tried >= RETRY_SECONDS:
             self._open()
         if now - self._stated >= STATE_SECONDS:
@@ -176,7 +176,7 @@ class Relay:
                 if not int(self._inner.getsockopt(zmq.EVENTS)) & zmq.POLLOUT:
                     self._is_full = True
                     return
-                self._pass_on(self.hosts.socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                self._pass_on(self.hosts.receive())
 
     def _pass_on(self, frames: Sequence[zmq.Frame]) -> None:
         route, *message = frames
