@@ -82,7 +82,7 @@ async def test_a_request_that_is_cancelled_ends_its_collector_and_answers_nothin
     lanes.handle(answers.send, dialogue.Count(4, "b-one", 1, NOON, NOON + 60, 30.0))
     await until(lambda: lanes.requests == 1 and answers)
     assert answers.said == [dialogue.Counted(4, 12)]
-    await lanes.cancel()
+    await lanes.cancel_all()
     assert (lanes.requests, len(answers)) == (0, 1)
 
 

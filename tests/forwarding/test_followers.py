@@ -25,7 +25,7 @@ from tokiod.forwarding.change_reader import LogPart
 from tokiod.forwarding.cursor import Cursor, CursorFile, StoredDay
 from tokiod.forwarding.day_follower import SCAN_SECONDS, DayFollower
 from tokiod.forwarding.row_follower import RowFollower
-from tokiod.forwarding.state import ShownState
+from tokiod.forwarding.shown_state import ShownState
 from tokiod.ledger.changes import Change, LogState
 from tokiod.ranges import Ranges
 from tokiod.testing import FakeClock

@@ -57,7 +57,7 @@ def never():
 
 
 def test_a_reload_is_reported_from_its_begin_to_its_end(service):
-    with capture_logs() as logs, service.reload():
+    with capture_logs() as logs, service.reloading():
         config = service.load()
         assert notified(service) == ["RELOADING"]
     assert (config.timezone, notified(service), logs) == ("UTC", ["READY"], [])
@@ -66,7 +66,7 @@ def test_a_reload_is_reported_from_its_begin_to_its_end(service):
 def test_a_wrong_configuration_is_refused_with_its_faults_and_the_process_keeps_its_own(service):
     used = [service.load()]
     service.path.write_text(VALID + "nonsense = 1\nother = 1\n")
-    with capture_logs() as logs, service.reload():
+    with capture_logs() as logs, service.reloading():
         used.append(service.load())
     (refused,) = logs
     assert (refused["event"], refused["log_level"], len(used)) == ("config.refused", "error", 1)
@@ -76,10 +76,10 @@ def test_a_wrong_configuration_is_refused_with_its_faults_and_the_process_keeps_
 
 
 def test_a_configuration_whose_needs_are_missing_is_refused_and_a_fault_of_the_code_is_not(service):
-    with capture_logs() as logs, service.reload():
+    with capture_logs() as logs, service.reloading():
         raise TokiodError("no key")
     assert [(log["event"], log["faults"]) for log in logs] == [("config.refused", ["no key"])]
-    with pytest.raises(ZeroDivisionError), service.reload():
+    with pytest.raises(ZeroDivisionError), service.reloading():
         _ = 1 / 0
 
 

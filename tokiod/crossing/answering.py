@@ -84,7 +84,7 @@ class Lanes:
             case dialogue.Close():
                 self._start_closing([(message.source, message.lane)])
 
-    async def cancel(self) -> None:
+    async def cancel_all(self) -> None:
         """End all requests: their answers would reach no one."""
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -67,7 +67,7 @@ class FeedProcess:
 
     def reload(self) -> None:
         """Read the configuration again: which keys are allowed. Other changes need another process."""
-        with self._service.reload(), spare_descriptors():
+        with self._service.reloading(), spare_descriptors():
             config = self._service.load()
             self.proxy.external.reload_allowed_keys()
             catalogue.start_counting(config, "feed")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tokiod.config.schema import Config
     from tokiod.forwarding.change_reader import LogPart
     from tokiod.forwarding.cursor import Cursor
-    from tokiod.forwarding.state import ShownState
+    from tokiod.forwarding.shown_state import ShownState
     from tokiod.reader.part import Part
 
 log = structlog.get_logger()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
     from tokiod.forwarding.change_reader import LogPart
-    from tokiod.forwarding.state import ShownState
+    from tokiod.forwarding.shown_state import ShownState
     from tokiod.window import Day
 
 log = structlog.get_logger()

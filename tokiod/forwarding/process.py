@@ -24,7 +24,7 @@ from tokiod.config import plugins
 from tokiod.errors import Fatal, TokiodError
 from tokiod.forwarding.day_follower import DayFollower
 from tokiod.forwarding.row_follower import RowFollower
-from tokiod.forwarding.state import ShownState
+from tokiod.forwarding.shown_state import ShownState
 from tokiod.reports.sinks import configured_sink
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS, MAX_SOURCE_WAIT_SECONDS, backoff, outcome_of
 from tokiod.runtime.secrets import mask
@@ -198,7 +198,7 @@ class SinkProcess:
 
     def _reload(self) -> None:
         """Use another configuration, if it has no errors: with a new sink, from the same cursor."""
-        with self._service.reload():
+        with self._service.reloading():
             self._use(self._service.load())
 
     def _use(self, config: Config) -> None:

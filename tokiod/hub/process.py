@@ -94,7 +94,7 @@ class HubProcess:
 
     def reload(self) -> None:
         """Read the configuration again: which keys, classes and names are allowed, and the rates. Other changes need another process."""
-        with self._service.reload(), spare_descriptors():
+        with self._service.reloading(), spare_descriptors():
             config = self._service.load()
             _, classes = hub_keys(config)
             self.hub.reload(config.hub, classes)

@@ -124,7 +124,7 @@ class CollectorsProcess:
 
     async def reload(self, sources: Sources) -> None:
         """Read the configuration again and collect its sources. Other changes need another process."""
-        with self._service.reload():
+        with self._service.reloading():
             config = self._service.load()
             self._reload_hosts(config)
             self._config = config

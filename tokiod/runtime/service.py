@@ -38,7 +38,7 @@ class Service(Generic[C]):
         self._is_stopping = self._is_reloading = False
 
     @contextmanager
-    def reload(self) -> Iterator[None]:
+    def reloading(self) -> Iterator[None]:
         """Report a reload, whose work is done inside. If that raises TokiodError, the process logs why and keeps its configuration."""
         self.notifier.reloading()
         try:

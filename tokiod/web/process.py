@@ -70,7 +70,7 @@ async def _serve(service: Service[Config], clock: Clock) -> None:
 def _reload(service: Service[Config], server: WebServer, following: _Following) -> None:
     """Use another configuration, if it has no errors. The address stays."""
     result = "refused"
-    with service.reload():
+    with service.reloading():
         config = service.load()
         keys = web_client_keys(config)
         server.views.config, server.hosts = config, frozenset(config.web.hosts)

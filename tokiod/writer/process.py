@@ -204,7 +204,7 @@ class WriterProcess:
 
     def reload(self) -> None:
         """Read the configuration again for other sources. Other changes need another writer."""
-        with self._service.reload():
+        with self._service.reloading():
             config = self._service.load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)

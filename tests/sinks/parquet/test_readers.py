@@ -11,7 +11,7 @@ from sinks import parquet
 from tokiod.change_sink import SinkSite
 from tokiod.config import load as configuration
 from tokiod.forwarding.day_follower import DayFollower
-from tokiod.forwarding.state import ShownState
+from tokiod.forwarding.shown_state import ShownState
 from tokiod.testing import FakeClock
 
 READ = "datatargets/readbytes"

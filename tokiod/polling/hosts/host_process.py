@@ -108,7 +108,7 @@ class HostProcess:
 
     def reload(self) -> None:
         """Read the configuration again; a wrong one is refused, and the one before stays."""
-        with self._service.reload():
+        with self._service.reloading():
             before = self._host, self._keys, self._endpoint, self._lanes.names
             self._use(self._service.load())
             if (self._host, self._keys, self._endpoint, self._lanes.names) != before:
@@ -135,7 +135,7 @@ class HostProcess:
                 raise
             finally:
                 self._is_welcome = False
-                await self._lanes.cancel()
+                await self._lanes.cancel_all()
 
     async def _until_renewed(self) -> None:
         await self._renewed.wait()

@@ -121,7 +121,7 @@ class Relay:
 
     def reload(self) -> None:
         """Read the configuration again: which hosts and keys are allowed, and where they connect."""
-        with self._service.reload(), spare_descriptors():
+        with self._service.reloading(), spare_descriptors():
             config = self._service.load()
             if not other_hosts(config):
                 raise ConfigError([NO_HOSTS])

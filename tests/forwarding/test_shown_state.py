@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tokiod.change_sink import Acknowledged
-from tokiod.forwarding import state
+from tokiod.forwarding import shown_state
 from tokiod.forwarding.cursor import Cursor
-from tokiod.forwarding.state import WRITE_SECONDS, ShownState
+from tokiod.forwarding.shown_state import WRITE_SECONDS, ShownState
 from tokiod.published.sinks import BEAT_SECONDS, MAX_REASONS, SinkState
 from tokiod.testing import FakeClock
 from tokiod.window import Window
@@ -42,7 +42,7 @@ def changed(of=AT_START, **values):
 
 
 def test_a_change_of_state_is_written_at_once_and_a_reason_stays_as_the_last_error(shown, tmp_path, clock, monkeypatch):
-    monkeypatch.setattr(state, "mask", lambda text: text.replace("a secret", "***"))
+    monkeypatch.setattr(shown_state, "mask", lambda text: text.replace("a secret", "***"))
     shown.change("running")
     assert written(tmp_path) == AT_START
     shown.change("waiting", "refused with a secret")
