@@ -104,10 +104,19 @@ class Asking:
             self._joining.settle(answer.id, answer.attempt)
             self._fail(request, f"{self._peer} sent a malformed window: {error}")
             raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
-        for excess in self._joining.pop_excess():
-            self._fail(self._requests[excess.key], f"{self._peer} sent windows of over {self._joining.max_bytes} bytes at the same time")
+        self.limit(self._joining.max_bytes)
         if data is not None:
             request.answer.set_result(data)
+
+    @property
+    def nbytes(self) -> int:
+        """What has come of windows that are not whole yet."""
+        return self._joining.nbytes
+
+    def limit(self, max_bytes: int) -> None:
+        """Fail the requests whose windows have waited longest, until what has come of all takes no more than so many bytes."""
+        for excess in self._joining.pop_excess(max_bytes):
+            self._fail(self._requests[excess.key], f"{self._peer} sent windows of over {max_bytes} bytes at the same time")
 
     def fail_all(self, reason: str) -> None:
         """Fail all requests: their answers will not come."""

@@ -270,6 +270,27 @@ async def test_a_window_that_was_not_asked_for_is_refused(many):
 
 
 @in_loop
+async def test_incomplete_windows_of_all_hosts_share_their_memory_and_the_host_with_most_gives_up_its_own(many, monkeypatch):
+    monkeypatch.setattr(links_module, "MAX_INCOMPLETE_BYTES", 100_000)
+    async with many.running() as links:
+        with dealer(many, "zone-b") as small, dealer(many, "zone-c") as large:
+            asked = []
+            for socket, zone, source, nbytes in ((small, "zone-b", "b-one", 20_000), (large, "zone-c", "c-one", 50_000)):
+                await socket.send(hello(zone))
+                await until(lambda zone=zone: links.hosts[zone].route)
+                section, remote = collector(links, many.load(), source)
+                asked.append(asyncio.create_task(collect_window(remote, section, Window(NOON, NOON + 60))))
+                while not isinstance(message := protocol.decode_to_host(await socket.recv()), dialogue.Collect):
+                    pass
+                for part in range(2):
+                    await socket.send_multipart([dialogue.encode(dialogue.Data(message.id, part, 3)), bytes(nbytes)])
+            with pytest.raises(Transient, match="host zone-c sent windows of over"):
+                await asked[1]
+            assert not asked[0].done()
+            asked[0].cancel()
+
+
+@in_loop
 async def test_malformed_messages_are_counted_and_harm_nothing(many):
     async with many.running("zone-c") as links:
         with dealer(many, "zone-b") as socket:

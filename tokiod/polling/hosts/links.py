@@ -17,6 +17,7 @@ import zmq
 from tokiod.bus.curve import host_key_files, is_there
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.config.hosts import other_hosts
+from tokiod.crossing.parts import MAX_INCOMPLETE_BYTES
 from tokiod.errors import Malformed
 from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.polling.hosts.relay import MAX_WAITING_MESSAGES, NO_ROUTE
@@ -175,6 +176,13 @@ class HostLinks:
                 self.write_states()
             case _:
                 host.answered(said, message[1:])
+                self._limit_parts()
+
+    def _limit_parts(self) -> None:
+        """Limit what has come of incomplete windows of all hosts together: the one with most gives up its oldest."""
+        while sum(host.asking.nbytes for host in self.hosts.values()) > MAX_INCOMPLETE_BYTES:
+            most = max((host.asking for host in self.hosts.values()), key=lambda asking: asking.nbytes)
+            most.limit(most.nbytes - 1)
 
     def _refuse(self, host: RemoteHost, reason: str, detail: str, address: str) -> None:
         host.refused[reason] += 1

@@ -52,7 +52,7 @@ class RemoteHost:
     """The state of one host.
 
     send: sends a message on the connection of a route; returns False where it has ended.
-    config: its section, which a reload may replace; route: of its connection, None while it has none.
+    config: its section, which a reload may replace; route: of its connection, None while it has none; asking: its requests.
     """
 
     def __init__(self, config: HostConfig, clock: Clock, send: Callable[[bytes, protocol.ToHost], bool]) -> None:
@@ -71,7 +71,7 @@ class RemoteHost:
         self._older: deque[str] = deque(maxlen=KEPT)
         self._routes: deque[bytes] = deque(maxlen=KEPT)
         self.name = f"host {config.name}"
-        self._asking = Asking(self.name, self._ask, f" (on {self.name})")
+        self.asking = Asking(self.name, self._ask, f" (on {self.name})")
         self._connected = asyncio.Event()
         self._log = log.bind(host=config.name)
 
@@ -94,7 +94,7 @@ class RemoteHost:
             self._older.remove(hello.session)
         if route != self.route:
             self._routes.append(route)
-            self._asking.fail_all(f"the connection to host {self.config.name} was interrupted")
+            self.asking.fail_all(f"the connection to host {self.config.name} was interrupted")
             self.difference, self._last_alive = ClockDifference(), None
             self._log.info("host.connected", address=address, version=hello.tokiod, wire=hello.version)
         self.route, self._hello, self._address = route, hello, address
@@ -126,7 +126,7 @@ class RemoteHost:
         self._trouble = trouble
         self._reason = f"{why}, last contact {iso(int(self._contact or 0))}"
         self._log.warning("host.lost", reason=self._reason, state=trouble)
-        self._asking.fail_all(self.sentence())
+        self.asking.fail_all(self.sentence())
 
     def refuse(self, trouble: Trouble, reason: str) -> None:
         """Note why it can't connect."""
@@ -194,7 +194,7 @@ class RemoteHost:
                     await self._connected.wait()
             except TimeoutError:
                 raise Transient(self.sentence()) from None
-        return await self._asking.ask(make)
+        return await self.asking.ask(make)
 
     def tell(self, message: Stored | Close) -> None:
         """Send what needs no answer. A host that is not connected has forgotten its lanes anyway."""
@@ -204,7 +204,7 @@ class RemoteHost:
     def answered(self, answer: protocol.Answer, frames: Sequence[Frame]) -> None:
         """Take an answer, and the frames of its data. Raises HostRefused for one that was not asked for, and Malformed."""
         try:
-            self._asking.answered(answer, frames)
+            self.asking.answered(answer, frames)
         except Unasked as error:
             raise HostRefused(UNASKED, str(error)) from None
 
