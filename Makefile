@@ -100,10 +100,10 @@ servers: install
 	    krb5-kdc krb5-admin-server libkrb5-dev
 	@$(BIN)/python -c "import gssapi" 2>/dev/null || CFLAGS=-O0 $(BIN)/python -m pip install --quiet --disable-pip-version-check "gssapi>=1.9" \
 	    || echo "gssapi can't be built: the test of Kerberos will skip"
-	@$(PYTHON) tests/support/elasticsearch_server.py fetch
-	@$(PYTHON) tests/support/kafka_server.py fetch
-	@$(PYTHON) tests/support/promtool.py fetch
-	@$(PYTHON) tests/support/axe.py fetch
+	@$(BIN)/python tests/support/elasticsearch_server.py fetch
+	@$(BIN)/python tests/support/kafka_server.py fetch
+	@$(BIN)/python tests/support/promtool.py fetch
+	@$(BIN)/python tests/support/axe.py fetch
 
 demo: install
 	@$(BIN)/tokiod demo $(if $(PAGE),--page $(PAGE))
