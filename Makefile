@@ -19,6 +19,7 @@ EDITS  ?= 300
 CASES  ?= 200
 
 INPUTS ?= 1000000
+MESSAGES ?= 10000000
 READS  ?= 10000
 SEEDS  ?= 200
 # What the simulation finds with one of its recorded seeds in each run of CI.
@@ -73,7 +74,7 @@ help:
 	@echo "make hosts     ROUNDS=10 [SEED=n]: four hosts in network namespaces (as root): partitions, clocks an hour off, revoked and"
 	@echo "               misused keys; every cell compared. No upgrade from one version to the next until 0.2.0"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
-	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
+	@echo "make fuzz      INPUTS=1000000 MESSAGES=10000000 [SEED=n]: damaged files of every kind, and messages between processes; no crash, no hang, no cell that was never there"
 	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"
 	@echo "make agent-cost  SECONDS=60: share of a core of the agent at 1 Hz with 8 jobs (as root); memory and descriptors flat over a day accelerated"
 	@echo "make nodes     NODES=2000 KILLS=100: agents with real sockets and keys while hub, writer, collectors and network are killed; every cell compared"
@@ -236,6 +237,7 @@ soak: install
 fuzz: install
 	@$(BIN)/python -m tests.fuzz --bombs
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.fuzz.messages --inputs $(MESSAGES) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.fuzz.damaged_days $(if $(SEED),--seed $(SEED))
 
 # As root, where cgroups can be written.
