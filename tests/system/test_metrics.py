@@ -92,7 +92,7 @@ def test_a_daemon_that_keeps_up_is_alive_and_ready_and_tells_of_every_metric(sce
     found, name = samples(scene), scene.sources[0].name
     told = {key[0].removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for key in found}
     # No hub, sink or other host is here: tests/hub, test_sink_process.py and tests/supervisor/test_host_metrics.py have theirs.
-    elsewhere = ("tokiod_hub_", "tokiod_sink_", "tokiod_host_")
+    elsewhere = ("tokiod_hub_", "tokiod_sink_", "tokiod_host_", "tokiod_relay_")
     assert {metric.name for metric in catalogue.ALL if not metric.name.startswith(elsewhere)} == told
     assert found["tokiod_windows_total", "stored", name] >= HISTORY // 60
     assert found["tokiod_source_lag_seconds", name] < 10 * 60
