@@ -74,7 +74,7 @@ help:
 	@echo "               sinks that catch up at 50 times real time or better, refusals with 429, a mapping that rejects; every cell compared"
 	@echo "make hosts     ROUNDS=10 [SEED=n]: four hosts in network namespaces (as root): partitions, clocks an hour off, revoked and"
 	@echo "               misused keys; every cell compared. No upgrade from one version to the next until 0.2.0"
-	@echo "make unknown-clients ATTACK=5: minutes in which 10,000 clients a minute without a key come to each port; nobody else may notice"
+	@echo "make unknown-clients ATTACK=5: minutes in which 10,000 clients a minute without a key come to each port; all other clients stay connected"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 MESSAGES=10000000 [SEED=n]: damaged files of every kind, and messages between processes; no crash, no hang, no cell that was never there"
 	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"

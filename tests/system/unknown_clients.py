@@ -1,4 +1,4 @@
-"""Clients without a key at every port of a daemon that archives a site: nobody else may notice.
+"""Clients without a key at every port of a daemon that archives a site: all other clients must stay connected.
 
     unknown_clients.py [--minutes 5] [--rate 10000] [--directory DIR]
 
@@ -71,7 +71,7 @@ LIMITS_MIB = {"feed": feed.MAX_RESIDENT_BYTES // MIB, "hub": hub.MAX_RESIDENT_BY
 
 
 def visit(ports: list[int], rate: float, seconds: float) -> None:
-    """Make connections to each port, so many a minute. Prints how many were made."""
+    """Make connections to each port. rate: per minute. Prints how many were made."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     open_ones: deque[tuple[float, socket.socket]] = deque()
@@ -178,7 +178,7 @@ class Play:
         return lag, most
 
     def run(self, rate: float, seconds: float) -> tuple[str, bool]:
-        """Have the clients come; return a line, and whether nobody noticed."""
+        """Have the clients come; return a line, and whether no other client, process or cell was disturbed."""
         quiet, before = self.watch(QUIET_SECONDS)
         processes, friends = self.scene.processes(), {name: self.friends(name) for name in self.ports}
         words = (__file__, "--visit", *map(str, self.ports.values()), "--rate", str(rate), "--minutes", str(seconds / 60))

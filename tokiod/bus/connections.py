@@ -1,4 +1,4 @@
-"""The TCP connections of a server socket, by descriptor: what each costs while its key is not known, and after, and how one alone is ended.
+"""The TCP connections of a server socket, by descriptor: limits for those without a known key, and how one that costs too much is ended.
 
 libzmq does none of this, but it reports the descriptors of its connections, and the process may look at them.
 """
@@ -40,7 +40,7 @@ _LONGEST_SHORT_FRAME, _SHORT_HEADER, _LONG_HEADER, _CURVE_BYTES = 255, 2, 9, 33
 class Connections:
     """The connections to a TCP port, from the moment in which libzmq accepts them.
 
-    Addresses are those of IPv4, and of IPv6 the networks of 64 bits, of which one client may have every address.
+    An IPv6 address counts as its network of 64 bits: one client may have every address in it.
     has_keys: whether clients must have keys; connections without a known one are limited.
 
     libzmq keeps all parts of a message until the last one has come, without a limit. What it keeps of a connection is what the kernel has
@@ -106,7 +106,7 @@ class Connections:
         self._read[descriptor] += nbytes
 
     def end_unread(self, most: int) -> list[tuple[str, int]]:
-        """End each connection of which libzmq keeps more than so many bytes that were not read; return their addresses and bytes."""
+        """End each connection whose unread bytes in libzmq exceed `most`; return their addresses and bytes."""
         ended = []
         for descriptor, address in list(self._all.items()):
             unread = _transferred(descriptor)[1] - self._read[descriptor] + self._read_before.get(descriptor, 0)

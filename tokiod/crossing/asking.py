@@ -114,7 +114,7 @@ class Asking:
         return self._joining.nbytes
 
     def limit(self, max_bytes: int) -> None:
-        """Fail the requests whose windows have waited longest, until what has come of all takes no more than so many bytes."""
+        """Fail the requests whose windows have waited longest, until the parts of all fit into `max_bytes`."""
         for excess in self._joining.pop_excess(max_bytes):
             self._fail(self._requests[excess.key], f"{self._peer} sent windows of over {max_bytes} bytes at the same time")
 

@@ -179,7 +179,7 @@ class Joining(Generic[K, H]):
         self._settled = {key: attempt for key, attempt in self._settled.items() if not is_gone(key)}
 
     def pop_excess(self, max_bytes: int | None = None) -> list[Incomplete[K, H]]:
-        """Settle the oldest incomplete windows until the rest fits into so many bytes, self.max_bytes by default, and return them."""
+        """Settle the oldest incomplete windows until the rest fits into `max_bytes`, by default self.max_bytes, and return them."""
         excess, most = [], self.max_bytes if max_bytes is None else max_bytes
         while self.nbytes > most:
             oldest = next(iter(self._incomplete.values()))

@@ -12,7 +12,7 @@ messages on the Unix socket:
     from the collectors  route, message
                          no route, epoch      the answer to each of the former: this run of the collectors
 
-At another epoch all hosts connect again, as the collectors know none of their connections; what came before is for those of another epoch.
+At another epoch all hosts connect again, because new collectors know none of their connections and ignore what came before.
 Without collectors the port is closed. A route begins with what is different each time that the port is opened: libzmq gives the first
 connections of each process the same ones.
 """
