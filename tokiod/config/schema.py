@@ -16,6 +16,7 @@ from tokiod.option import option
 from tokiod.path_template import files_of, fill, filled, jobs_of, names_of, root_of
 from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
+from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -288,6 +289,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         Literal["debug", "info", "warning", "error"],
         option("Minimum log level. `tokiod run --log-level` overrides it.", effect="reload"),
     ] = "info"
+
+    @property
+    def calendar(self) -> Calendar:
+        """The days of the site."""
+        return Calendar(self.timezone)
 
     @property
     def templates(self) -> tuple[str, ...]:

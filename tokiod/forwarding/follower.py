@@ -13,7 +13,6 @@ from tokiod.forwarding import rewind
 from tokiod.forwarding.change_reader import ChangeReader
 from tokiod.forwarding.cursor import Cursor, CursorFile
 from tokiod.forwarding.file_rows import FileRows, Known
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -39,7 +38,7 @@ class Follower(Generic[S]):
 
     def __init__(self, config: Config, section: SinkConfig, directory: Path, clock: Clock, shown: ShownState) -> None:
         self.config, self.section, self.directory, self.clock, self.shown = config, section, directory, clock, shown
-        self.calendar = Calendar(config.timezone)
+        self.calendar = config.calendar
         self.rows = FileRows(config, self.calendar, Known(directory), section.window)
         self._reader = ChangeReader(config.archive.ledger_copy)
         self._file = CursorFile(directory)

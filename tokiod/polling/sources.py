@@ -22,7 +22,6 @@ from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
 from tokiod.polling.watch.intake import Intake
 from tokiod.polling.watch.reader import FileReader, Task
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +66,7 @@ class SourceFactory:
     ) -> None:
         self._config = config
         self._links = links
-        self._calendar = Calendar(config.timezone)
+        self._calendar = config.calendar
         self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
         self._identities = identities(config) if any(source.tables for source in config.source) else None
         self._sender = sender

@@ -68,7 +68,7 @@ def open_archive(  # noqa: PLR0913 - what a span is named by
     now = dt.datetime.now(dt.UTC).timestamp()
     span = Span(*(epoch(time, zone, now=now, site=own) for time in (start, end)))
     templates = Templates(_templates(path) if site is None else site.templates)
-    paths = templates.paths(system, span) if site is None else _site_paths(site, templates, system, span)
+    paths = templates.paths(system, span, None if site is None else site.calendar)
     return Archive(system, span, paths, zone=own or dt.UTC, config=site, templates=templates)
 
 
@@ -300,12 +300,6 @@ def _templates(path: str | Path | Iterable[str | Path] | None) -> tuple[str, ...
     if not paths:
         raise ValueError("path has no template; write one such as /data/tts/%Y-%m-%d/{system}.hdf5")
     return tuple(str(Path(one).expanduser()) for one in paths)
-
-
-def _site_paths(config: Config, templates: Templates, system: str, span: Span) -> list[Path]:
-    from tokiod.window import Calendar  # noqa: PLC0415 - what the reader alone does not have
-
-    return templates.paths(system, span, Calendar(config.timezone))
 
 
 def _configured(config: str | Path | None) -> Config:

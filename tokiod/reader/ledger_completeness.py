@@ -10,7 +10,6 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.ranges import Ranges
 from tokiod.reader.completeness import CoverageSpan
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +30,7 @@ def ledger_completeness(config: Config, system: str, span: Span, now: float) -> 
 
     Raises LedgerNotReady before the daemon's first start.
     """
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     with Ledger.open_readonly(readable_ledger(config.archive) or config.archive.ledger) as ledger:
         known = known_sources(config, ledger)
         found: list[CoverageSpan] = []

@@ -40,7 +40,7 @@ class SourceDay(msgspec.Struct, frozen=True):
 
 def days(config: Config, ledger: Ledger, span: Window, now: float, system: str = "") -> list[SourceDay]:
     """Return every day that overlaps a span, of all sources or of those of a system, oldest first."""
-    calendar, known = Calendar(config.timezone), known_sources(config, ledger)
+    calendar, known = config.calendar, known_sources(config, ledger)
     chosen = [one for one in config.source if not system or one.system == system]
     dates, lines = list(_dates(calendar, span)), list[SourceDay]()
     for source in chosen:

@@ -54,7 +54,7 @@ def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()
 
     A watched folder has no gaps, and a source has none before its registration: what they should hold is unknown.
     """
-    calendar, known = Calendar(config.timezone), known_sources(config, ledger)
+    calendar, known = config.calendar, known_sources(config, ledger)
     chosen = [source for source in config.source if source.polled and source.name in known and (not names or source.name in names)]
     return [gap for source in chosen for gap in _gaps_of(source, known[source.name], ledger, calendar, now)]
 

@@ -26,7 +26,7 @@ from tokiod.tts.layout import OWN, is_counter, is_outdated, own_name, read_spec
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.sealed.kept_samples import fill_raw
 from tokiod.tts.sealed.sealed_counter import SealedCounter
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def missing_cells(config: Config, system: str, dataset: str, span: Span, now: fl
     A cell belongs to the time of its row. The cell of a counter is closed by the next row's sample: without this sample it is missing.
     Raises NoSuchSystem, NoSuchDataset, NotTts, and TokiodError for a ledger that can't be read.
     """
-    source, calendar = _source(config, system, dataset), Calendar(config.timezone)
+    source, calendar = _source(config, system, dataset), config.calendar
     span = Span(span.start, max(span.start + 1, min(span.end, int(now))))
     unstored = _Unstored.read(config, source, span, now)
     found: list[Gap] = []

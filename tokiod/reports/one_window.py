@@ -94,7 +94,7 @@ async def query(config: Config, clock: Clock, section: SourceConfig, time: int |
 
     Raises TokiodError for a window that can't be queried, and the source's error.
     """
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     site = Site(calendar, clock, config.secret, hub=config.hub_inner, shows_users=config.jobs.users == "names")
     collector = plugins.load(section.kind).live(section, site)
     dropped = Counter[str]()

@@ -24,7 +24,6 @@ from tokiod.metrics import catalogue, shared_files
 from tokiod.reports import hosts, sinks
 from tokiod.reports.status import read
 from tokiod.runtime.log import Repeats
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -84,7 +83,7 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
 
 
 def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float | None, int]]:
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     today = calendar.day(int(now))
     days = dict(zip(catalogue.DAYS, (calendar.day(today.start - 1), today, calendar.day(today.end)), strict=True))
     for file in status.files:

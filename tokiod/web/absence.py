@@ -11,7 +11,6 @@ from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger
 from tokiod.reports.gaps import clipped, gaps
 from tokiod.web.matrix import LOST, MISSING, NOT_DUE, Reason
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +70,7 @@ class Absence:
 
 
 def _due(source: SourceConfig, row: SourceRow | None, config: Config, now: float) -> int:
-    settled = Calendar(config.timezone).window(int(now - source.settle), source.window).start
+    settled = config.calendar.window(int(now - source.settle), source.window).start
     return settled if row is None or row.last is None else max(settled, row.last.end)
 
 

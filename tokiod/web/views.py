@@ -38,7 +38,7 @@ from tokiod.web.refusal import (
     UNKNOWN_SYSTEM,
     Refused,
 )
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -246,7 +246,7 @@ class Views:
         return readable_ledger(self.config.archive)
 
     def _system(self, name: str, now: float) -> SystemLine:
-        fault, today = "", Calendar(self.config.timezone).day(int(now)).date
+        fault, today = "", self.config.calendar.day(int(now)).date
         for date in (today - dt.timedelta(days=number) for number in range(MAX_DAYS_BACK)):
             try:
                 part = self._parts.part(self.config.archive.file_of(date, name))
@@ -270,7 +270,7 @@ class Views:
     def _paths(self, query: MatrixQuery) -> list[Path]:
         self._check_system(query.system)
         try:
-            return Templates(self.config.templates).paths(query.system, query.span, Calendar(self.config.timezone))
+            return Templates(self.config.templates).paths(query.system, query.span, self.config.calendar)
         except NoSuchSystem:
             raise Refused(NO_DATA, f"the archive has no file of {query.system} yet", "system") from None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.errors import Refusal
-from tokiod.window import Calendar, iso
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -43,7 +43,7 @@ class Admission:
     def reconfigure(self, config: Config) -> None:
         """Check against another configuration from now on."""
         self._sources = {source.name: source for source in config.source}
-        self._calendar = Calendar(config.timezone)
+        self._calendar = config.calendar
 
     def check(self, collected: Collected) -> None:
         """Raise NotCovered for a window that may not be stored. Raises LedgerError."""

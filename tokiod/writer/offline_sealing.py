@@ -10,7 +10,6 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.errors import TokiodError
 from tokiod.sink import QuarantinedFile
-from tokiod.window import Calendar
 from tokiod.writer.sink_options import max_rates, steps, units
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> 
 
     Raises OSError, or TokiodError for a file that can't be read; the files before it are sealed.
     """
-    layout = daily(Calendar(config.timezone), config.archive.file)
+    layout = daily(config.calendar, config.archive.file)
     columns = config.archive.max_columns
     with closing(
         TtsSink(DayFiles(layout, clock, max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config)))

@@ -30,7 +30,6 @@ from tokiod.metrics import catalogue, stages
 from tokiod.runtime.full_disk import FULL, DiskFull
 from tokiod.runtime.log import Repeats
 from tokiod.tts.live.files import REAL, Files, sweep
-from tokiod.window import Calendar
 from tokiod.writer.admission import Admission
 from tokiod.writer.archive_sink import ArchiveSink
 from tokiod.writer.loop import HEARTBEAT_SECONDS, Heartbeat, Writer
@@ -128,12 +127,12 @@ class WriterProcess:
         heartbeat = Heartbeat(
             self._receiver, self._feed, host.monotonic, self._notifier.alive, interval=min(HEARTBEAT_SECONDS, self._notifier.interval)
         )
-        layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
+        layout, columns = daily(config.calendar, config.archive.file), config.archive.max_columns
         tts = TtsSink(DayFiles(
             layout, clock, host.files, host.executor, max_columns=columns, max_open=max_open(config),
             units=units(config), steps=steps(config), max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
         ), self._record_computed)  # fmt: skip
-        table = JobTable(config.archive.jobs, Calendar(config.timezone), clock, host.files, inline=host.executor != "threads")
+        table = JobTable(config.archive.jobs, config.calendar, clock, host.files, inline=host.executor != "threads")
         table.configure(config.jobs.retention, config.jobs.users_retention)
         self._days, self._sink = tts.days, ArchiveSink(tts, table)
         stack.callback(self._sink.close)

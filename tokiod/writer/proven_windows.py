@@ -110,7 +110,7 @@ def proof(config: Config, now: float, files: Files = REAL) -> Proof:
     sources = [source for source in config.source if source.polled]
     since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources}, {source.name: Ranges() for source in sources})
-    calendar, columns = Calendar(config.timezone), {source.name: Columns(source.step) for source in sources if not source.replayable}
+    calendar, columns = config.calendar, {source.name: Columns(source.step) for source in sources if not source.replayable}
     for day in reversed(list(_days(calendar, now, since))):
         for system in dict.fromkeys(source.system for source in sources):
             file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
@@ -137,7 +137,7 @@ def _prove_by_table(config: Config, source: SourceConfig, found: Proof, now: flo
     Of a source with datasets, those are proven that the files of both hold.
     """
     proven = Ranges()
-    for day in _days(Calendar(config.timezone), now, since):
+    for day in _days(config.calendar, now, since):
         for name, start, end in table_windows(directory_of(config.archive.jobs, source.system, day.date)):
             if name == source.name and start < now:
                 proven.add(start, end)

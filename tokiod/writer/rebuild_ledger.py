@@ -48,7 +48,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock, files: Fi
         ledger.known_files(config.archive.root).add(found.files)
         for source in config.source:
             if source.polled:
-                _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())
+                _rebuild(ledger, source, found, config.calendar, clock.time())
             else:
                 # No file proves their cells, which may have been lost with a file that was made again since.
                 ledger.received_files(source.name).forget_collected()

@@ -19,7 +19,7 @@ from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.ledger.jobs import JobRequest
-from tokiod.window import Calendar, Window, iso
+from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,7 @@ def backfill_command(
 
 def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: str) -> Window:
     """Return the time span, widened to the edges of the source's windows, up to the newest one that is settled."""
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     now = clock.time()
     first, last = moment("START", start, calendar.zone, now), moment("END", end, calendar.zone, now)
     if first >= last:
@@ -107,6 +107,6 @@ def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: 
 
 
 def _check_replayable(config: Config, section: SourceConfig, clock: Clock) -> None:
-    collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret, hub=config.hub_inner))
+    collector = plugins.load(section.kind).live(section, Site(config.calendar, clock, config.secret, hub=config.hub_inner))
     if not collector.replayable:
         raise Failed(f"{section.name} cannot be queried about the past")

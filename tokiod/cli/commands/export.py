@@ -26,7 +26,6 @@ from tokiod.reader.files import Templates
 from tokiod.reader.jobs import check
 from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
-from tokiod.window import Calendar
 from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _export_jobs(files: NamedFiles, config_path: Path, now: float, form: str, ta
     days, span = files.table or Templates(config.templates if config else ()).jobs(files.name), files.span
     check(days, span)
     if config is not None and form == "parquet":
-        calendar = Calendar(config.timezone)
+        calendar = config.calendar
         span = Span(calendar.day(span.start).start, max(span.end, min(calendar.day(span.end - 1).end, int(now))))
     rows = row_count(days, span.start, span.end)
     with _progress(rows, hidden=target == STDOUT and sys.stdout.isatty()) as progress:

@@ -24,7 +24,7 @@ from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
 from tokiod.reports.fetch import Fetch, fetchable
-from tokiod.window import Calendar, Window, iso
+from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -97,7 +97,7 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
 async def _fetched(
     config: Config, section: SourceConfig, clock: Clock, wanted: Window, output: Path, *, force: bool
 ) -> tuple[Fetched, list[str]]:
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     raw = plugins.raw_source(section, Site(calendar, clock, config.secret))
     try:
         span = fetchable(section, raw, wanted, calendar, clock)
@@ -116,7 +116,7 @@ async def _fetched(
 
 
 def _span(config: Config, clock: Clock, start: str, end: str) -> Window:
-    zone, now = Calendar(config.timezone).zone, clock.time()
+    zone, now = config.calendar.zone, clock.time()
     first, last = moment("START", start, zone, now), moment("END", end, zone, now)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")

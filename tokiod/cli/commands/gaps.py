@@ -19,7 +19,7 @@ from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports.gaps import clipped, gaps, outages, seconds
-from tokiod.window import LATEST, Calendar, iso
+from tokiod.window import LATEST, iso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ def _missing_cells(config: Config, names: tuple[str, ...], first: int | None, la
         raise Failed("--cells needs one SYSTEM/DATASET, such as cscratch/datatargets/readbytes; `tokioctl ls SYSTEM:today` lists them")
     system, _, dataset = names[0].partition("/")
     check_system(config, system)
-    start = min(Calendar(config.timezone).day(last - 1).start, last - 1) if first is None else first
+    start = min(config.calendar.day(last - 1).start, last - 1) if first is None else first
     return missing_cells(config, system, dataset, Span(start, last), now)
 
 

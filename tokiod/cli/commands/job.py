@@ -28,7 +28,6 @@ from tokiod.job_columns import NODES_SUFFIX
 from tokiod.jobs.one_file import one_file
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -128,7 +127,7 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     on_nodes = any(files.jobs(system).dates() for system in nodes)
     if given["csv_path"] is not None and (has_own or on_nodes):
         jobs = with_numbers(jobs, (SiteConfig() if config is None else config.site).sacct, zone)
-    found = summaries(jobs, files, None if config is None else Calendar(config.timezone), nodes=nodes, with_health=given["ost"])
+    found = summaries(jobs, files, None if config is None else config.calendar, nodes=nodes, with_health=given["ost"])
     no_number = [NO_NUMBER] * any(NO_NUMBER in job.facts for job in jobs)
     own = (*(TRAFFIC_KEYS if has_own else ()), *(NODE_KEYS if on_nodes else ()), *no_number)
     more = (*own, *(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))

@@ -119,7 +119,7 @@ def _listing(config_path: Path, clock: Clock, what: str | None) -> Listing:
             raise Failed(f"{what} has no datasets of TOKIO Time Series; `h5ls -r` lists what another file of HDF5 holds")
         return Listing(datasets=datasets)
     config = configuration.load(config_path)
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     if what is None:
         systems = _known(config)
         files = list(day_files(config.archive, calendar, systems, clock.time()))

@@ -20,7 +20,7 @@ from tokiod.config import load as configuration
 from tokiod.dropped import lines, sentence
 from tokiod.errors import TokiodError
 from tokiod.reports.one_window import Once, failed, query, query_all
-from tokiod.window import Calendar, Window, iso
+from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
         sys.exit(2 if any(one.error for one in found) else 0)
     section = polled_source(config, source, NOT_POLLED)
     check_collected_here(config, source)
-    time = None if window is None else moment("--window", window, Calendar(config.timezone).zone, clock.time())
+    time = None if window is None else moment("--window", window, config.calendar.zone, clock.time())
     try:
         once = asyncio.run(query(config, clock, section, time))
     except TokiodError as error:

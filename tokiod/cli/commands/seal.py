@@ -21,7 +21,6 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.times import date_of
 from tokiod.config import load as configuration
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +98,7 @@ def _result(one: Sealed) -> str:
 
 
 def _day(config: Config, date: str, clock: Clock) -> Day:
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     day = calendar.day_of_date(date_of(date, calendar.zone, clock.time(), PAST_DATES))
     if day.end > clock.time():
         raise Failed(f"{day.date} is not over: its next window would reopen the files")

@@ -63,12 +63,12 @@ def sinks_command(config_path: Path, clock: Clock, action: str | None, name: str
 
 def _rewind(config: Config, clock: Clock, name: str | None, start: str | None, *, as_json: bool) -> None:
     from tokiod.forwarding import rewind  # noqa: PLC0415 - for this request alone
-    from tokiod.window import Calendar, iso  # noqa: PLC0415 - as above
+    from tokiod.window import iso  # noqa: PLC0415 - as above
 
     if name is None or start is None:
         raise Failed("write `tokioctl sinks rewind NAME --from TIME`")
     configured_sink(config, name)
-    since = moment("--from", start, Calendar(config.timezone).zone, clock.time())
+    since = moment("--from", start, config.calendar.zone, clock.time())
     if since > clock.time():
         raise Failed(f"--from: {iso(since)} is after now, {iso(clock.time())}")
     rewind.request(config.sink_state / name, since)

@@ -24,7 +24,7 @@ from tokiod.config import load as configuration
 from tokiod.subscribe.catch_up import Archive
 from tokiod.subscribe.subscriber import Gap, Stalled, Subscriber, Update
 from tokiod.tts.schema import UNITS
-from tokiod.window import Calendar, iso
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +73,7 @@ def tail_command(
     if as_json and as_csv:
         raise Failed("use either --json or --csv")
     config = configuration.load(config_path)
-    begin = None if since is None else moment("--since", since, Calendar(config.timezone).zone, clock.time())
+    begin = None if since is None else moment("--since", since, config.calendar.zone, clock.time())
     prefixes = [_prefix(config, topic)]
     output = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)

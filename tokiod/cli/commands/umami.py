@@ -20,7 +20,6 @@ from tokiod.cli.common.times import zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
 from tokiod.reader.files import Templates
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -69,7 +68,7 @@ def umami_command(config_path: Path, clock: Clock, jobid: str | None, templates:
     config = None if templates else configuration.load(config_path)
     zone = zone_of(given["timezone"] or (config.timezone if config else "UTC"))
     job, earlier = _jobs(jobid, given, config, zone, clock.time())
-    where = Templates(templates if config is None else config.templates), None if config is None else Calendar(config.timezone)
+    where = Templates(templates if config is None else config.templates), None if config is None else config.calendar
     *before, own = list(summaries([*earlier, job], *where, with_health=True))
     if "reason" in own:
         raise Failed(str(own["reason"]))

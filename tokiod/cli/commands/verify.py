@@ -75,13 +75,13 @@ def verify_command(
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
     if JOB_TABLE in section.tables:
-        sys.exit(_verify_job_table(config, section, _asked(Calendar(config.timezone), section, start, end, clock.time()), as_json=as_json))
+        sys.exit(_verify_job_table(config, section, _asked(config.calendar, section, start, end, clock.time()), as_json=as_json))
     check_collected_here(config, source)
     chosen = filled_datasets(section, datasets)
     if readable_ledger(config.archive) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
-    asked = _asked(Calendar(config.timezone), section, start, end, clock.time())
-    span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()), _backfilled_since(config, section))
+    asked = _asked(config.calendar, section, start, end, clock.time())
+    span, left_out = _span(asked, config.calendar, section, int(clock.time()), _backfilled_since(config, section))
     output = VerifyOutput(section.name, asked, left_out, as_json=as_json)
     if span is not None:
         with click.progressbar(length=span.seconds, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
@@ -125,7 +125,7 @@ async def _verify(
     output: VerifyOutput,
     progress: Callable[[int], None],
 ) -> None:
-    calendar = Calendar(config.timezone)
+    calendar = config.calendar
     asked = section if datasets == section.datasets() else section.only(datasets)
     collector = plugins.load(section.kind).live(asked, Site(calendar, clock, config.secret, hub=config.hub_inner))
     try:

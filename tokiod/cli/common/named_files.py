@@ -16,7 +16,7 @@ from tokiod.reader.files import Templates
 from tokiod.reader.part import Part
 from tokiod.reader.span import Span
 from tokiod.tts.layout import NotLive
-from tokiod.window import Calendar, iso
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -72,7 +72,7 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
         span = _span(limits, zone, now, Span(whole.start, min(whole.end, max(now, whole.start + 1))))
         return NamedFiles(Path(what).name, [Path(what)], span, zone, Path(what).name, alone)
     config = configuration.load(config_path)
-    zone, calendar = zone_of(limits.timezone or config.timezone), Calendar(config.timezone)
+    zone, calendar = zone_of(limits.timezone or config.timezone), config.calendar
     system, _, date = what.partition(":")
     if system not in config.systems:
         raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, config.systems)}")
@@ -96,7 +96,7 @@ def files_at(what: str, time: str | None, timezone: str | None, needed: Callable
         at = max(min(now, whole.end - 1), whole.start) if time is None else moment("--time", time, zone, now)
         return FilesAt(Path(what).stem, [Path(what)], at, zone, Path(what).name)
     config = configuration.load(config_path)
-    zone, calendar = zone_of(timezone or config.timezone), Calendar(config.timezone)
+    zone, calendar = zone_of(timezone or config.timezone), config.calendar
     system, _, date = what.partition(":")
     if system not in config.systems:
         raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, config.systems)}")

@@ -24,7 +24,6 @@ from tokiod.crossing.answering import Lanes
 from tokiod.errors import Malformed
 from tokiod.polling.hosts import host_protocol as protocol
 from tokiod.runtime.log import Repeats
-from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +119,7 @@ class HostProcess:
         log_warnings(config)
         self._host, self._keys = host, keys
         sources = {source.name: source for source in sources_of(config, host)}
-        self._lanes.use(sources, Site(Calendar(config.timezone), self._clock, config.secret))
+        self._lanes.use(sources, Site(config.calendar, self._clock, config.secret))
         self._endpoint = str(writer.endpoint if writer else "")
 
     async def _run_connection(self, connector: Connector) -> None:
