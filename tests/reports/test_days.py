@@ -20,11 +20,11 @@ def test_what_a_backfill_stored_of_the_time_before_the_registration_is_due_too(t
             ledger.register(one, DAY + 12 * HOUR)
         ledger.store([entry(DAY - WHOLE, DAY + 6 * HOUR, "one", system="fs")], DAY)
         ledger.lost("one", Window(DAY + 12 * HOUR, DAY + 12 * HOUR + 1800), "NoData", "gone", DAY)
-        found = days(config, ledger, Window(DAY - 2 * WHOLE, DAY + 2 * WHOLE), NOW, "fs")
+        found = days(config.source[:1], ledger, config.calendar, Window(DAY - 2 * WHOLE, DAY + 2 * WHOLE), NOW)
         assert [(one.date, one.stored, one.due, one.lost) for one in found] == [
             ("2018-01-27", 0, 0, 0),
             ("2018-01-28", WHOLE, WHOLE, 0),
             ("2018-01-29", 6 * HOUR, 7 * HOUR, 1800),
             ("2018-01-30", 0, 0, 0),
         ]
-        assert [one.due for one in days(config, ledger, Window(DAY, DAY + 1), NOW)] == [None, 7 * HOUR]
+        assert [one.due for one in days(config.source, ledger, config.calendar, Window(DAY, DAY + 1), NOW)] == [None, 7 * HOUR]

@@ -281,5 +281,5 @@ def test_what_a_source_stored_for_another_system_is_not_shown_of_its_present_one
         touched(config, "2018-01-29/gs.hdf5")
         now = status(config, ledger, NOW)
         assert (now.sources, [file.filled for file in now.files]) == ([SourceLine("one", "lmt", "gs")], [0.0])
-        (day,) = days(config, ledger, Window(MIDNIGHT, NOON), NOW)
+        (day,) = days(config.source, ledger, config.calendar, Window(MIDNIGHT, NOON), NOW)
         assert (day.system, day.stored, day.due, day.lost) == ("gs", 0, 0, 0)

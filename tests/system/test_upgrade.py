@@ -92,7 +92,7 @@ def test_what_an_older_version_stored_is_read(scene):
     status = read(config, scene.clock.time())
     assert {line.name: line.state for line in status.sources} == {"demo-lmt": "stopped", "demo-collectd": "stopped"}
     with Ledger.open_readonly(config.archive.ledger) as ledger:
-        assert [gap for gap in gaps(config, ledger, scene.clock.time()) if gap.state != "due"] == []
+        assert [gap for gap in gaps(config.source, ledger, config.calendar, scene.clock.time()) if gap.state != "due"] == []
     assert {form_of(file) for path in scene.files() for file in [open_for_reading(path)]} == {"live", "sealed"}
     comparison = scene.compare()
     assert (comparison.differences, comparison.equal, comparison.filled > 190_000) == ([], True, True)

@@ -39,7 +39,7 @@ def test_a_cell_of_several_sources_is_lost_and_not_due_with_that_of_either(tmp_p
                     ledger.store([StoredEntry(meta, 10)], START + upper * STEP)
     span = Span(START, NOW + 60)
     of_both, one, two = (
-        Absence.read(config, config.archive.ledger, sources, span, NOW) for sources in (config.source, *zip(config.source))
+        Absence.read(config.archive.ledger, sources, config.calendar, span, NOW) for sources in (config.source, *zip(config.source))
     )
     lost = [
         Reason(START + first * STEP, START + (first + 12) * STEP, "lost", f"{name} deleted it")
@@ -49,7 +49,7 @@ def test_a_cell_of_several_sources_is_lost_and_not_due_with_that_of_either(tmp_p
     assert set(of_both.why) == {*one.why, *two.why}
     assert (one.due, two.due, of_both.due) == (START + ROWS * STEP, START + (ROWS - 12) * STEP, START + (ROWS - 12) * STEP)
     assert of_both.stored == (one.stored[0] + two.stored[0], START + (ROWS - 12) * STEP)
-    assert Absence.read(config, config.archive.ledger, (), span, NOW) == Absence((), int(NOW))
+    assert Absence.read(config.archive.ledger, (), config.calendar, span, NOW) == Absence((), int(NOW))
 
 
 @pytest.mark.parametrize(("is_counter", "flags"), [(False, "..LL..NN"), (True, ".LLL.NNN")])

@@ -273,7 +273,9 @@ class Archive:
         if self._config is not None and dataset is None:
             from tokiod.reader.ledger_completeness import ledger_completeness  # noqa: PLC0415 - optional, or slow to import
 
-            return ledger_completeness(self._config, self.system, self.span, dt.datetime.now(dt.UTC).timestamp())
+            config, now = self._config, dt.datetime.now(dt.UTC).timestamp()
+            sources = [one for one in config.source if one.system == self.system]
+            return ledger_completeness(config.archive, sources, config.calendar, self.span, now)
         names = (self.with_rows(self._stored()) or sorted(self._stored())) if dataset is None else [dataset]
         return tuple(one for name in names for part in self.by_step(name) for one in completeness(part.array(name), part.span))
 

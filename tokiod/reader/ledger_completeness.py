@@ -12,29 +12,31 @@ from tokiod.ranges import Ranges
 from tokiod.reader.completeness import CoverageSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
+    from tokiod.config.schema import ArchiveConfig
     from tokiod.ledger.expected import Expected
     from tokiod.reader.completeness import State
     from tokiod.reader.span import Span
+    from tokiod.window import Calendar
 
 _NOT_CONFIGURED: tuple[State, str] = ("missing", "no source was configured")
 
 _Part: TypeAlias = "tuple[int, int, State, str]"
 
 
-def ledger_completeness(config: Config, system: str, span: Span, now: float) -> tuple[CoverageSpan, ...]:
-    """Return the stretches of each source of a system, by source and time; now: epoch seconds.
+def ledger_completeness(
+    archive: ArchiveConfig, sources: Sequence[SourceConfig], calendar: Calendar, span: Span, now: float
+) -> tuple[CoverageSpan, ...]:
+    """Return the stretches of each source, by source and time; now: epoch seconds.
 
     Raises LedgerNotReady before the daemon's first start.
     """
-    calendar = config.calendar
-    with Ledger.open_readonly(readable_ledger(config.archive) or config.archive.ledger) as ledger:
-        known = known_sources(config, ledger)
+    with Ledger.open_readonly(readable_ledger(archive) or archive.ledger) as ledger:
+        known = known_sources(sources, ledger)
         found: list[CoverageSpan] = []
-        for source in sorted((one for one in config.source if one.system == system), key=lambda one: one.name):
+        for source in sorted(sources, key=lambda one: one.name):
             since = known[source.name].since if source.name in known else None
             ours = expected(source, since, ledger, calendar, now)
             parts = _parts(source, since, ours, ledger, span) if source.name in known else [(span.start, span.end, *_NOT_CONFIGURED)]

@@ -9,16 +9,15 @@ import msgspec
 from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ranges import Ranges
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
     from tokiod.ledger.expected import Expected
     from tokiod.ledger.ledger import Ledger
-    from tokiod.window import Day
+    from tokiod.window import Calendar, Day
 
 
 class SourceDay(msgspec.Struct, frozen=True):
@@ -38,12 +37,10 @@ class SourceDay(msgspec.Struct, frozen=True):
     lost: int
 
 
-def days(config: Config, ledger: Ledger, span: Window, now: float, system: str = "") -> list[SourceDay]:
-    """Return every day that overlaps a span, of all sources or of those of a system, oldest first."""
-    calendar, known = config.calendar, known_sources(config, ledger)
-    chosen = [one for one in config.source if not system or one.system == system]
-    dates, lines = list(_dates(calendar, span)), list[SourceDay]()
-    for source in chosen:
+def days(sources: Sequence[SourceConfig], ledger: Ledger, calendar: Calendar, span: Window, now: float) -> list[SourceDay]:
+    """Return every day that overlaps a span, of each source, oldest first."""
+    known, dates, lines = known_sources(sources, ledger), list(_dates(calendar, span)), list[SourceDay]()
+    for source in sources:
         row = known.get(source.name)
         ours = expected(source, None if row is None else row.since, ledger, calendar, now)
         lines += _of_source(source, ours, ledger, dates, is_known=row is not None)

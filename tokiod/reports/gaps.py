@@ -9,14 +9,14 @@ import msgspec
 from tokiod.ledger.expected import expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ranges import Ranges
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
     from tokiod.ledger.ledger import Ledger, SourceRow, Unstored
+    from tokiod.window import Calendar
 
 Kind = Literal["due", "failed", "rejected", "lost", "empty"]
 CellKind = Literal["no sample", "first sample", "fell", "implausible", "unknown", "no file", "not configured"]
@@ -49,13 +49,14 @@ class Gap(msgspec.Struct, frozen=True):
     cells: int = 0
 
 
-def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()) -> list[Gap]:
-    """Return the gaps of all sources, or of the named ones, by source and oldest first.
+def gaps(sources: Iterable[SourceConfig], ledger: Ledger, calendar: Calendar, now: float) -> list[Gap]:
+    """Return the gaps of sources, by source and oldest first.
 
     A watched folder has no gaps, and a source has none before its registration: what they should hold is unknown.
     """
-    calendar, known = config.calendar, known_sources(config, ledger)
-    chosen = [source for source in config.source if source.polled and source.name in known and (not names or source.name in names)]
+    polled = [source for source in sources if source.polled]
+    known = known_sources(polled, ledger)
+    chosen = (source for source in polled if source.name in known)
     return [gap for source in chosen for gap in _gaps_of(source, known[source.name], ledger, calendar, now)]
 
 

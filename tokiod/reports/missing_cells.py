@@ -106,10 +106,10 @@ class _Unstored:
         if path is None or not source.polled:
             return cls(everything, [], 0)
         with Ledger.open_readonly(path) as ledger:
-            if (known := known_sources(config, ledger).get(source.name)) is None:
+            if (known := known_sources([source], ledger).get(source.name)) is None:
                 return cls([], [], None)
             stored = ledger.stored(source.name, Window(*everything[0])).within(*everything[0])
-            return cls([(one.start, one.end) for one in stored], gaps(config, ledger, now, (source.name,)), known.since)
+            return cls([(one.start, one.end) for one in stored], gaps([source], ledger, config.calendar, now), known.since)
 
     def _number(self, state: State, reason: str) -> int:
         for number, known in self.reasons.items():

@@ -146,7 +146,7 @@ class Status(msgspec.Struct, frozen=True):
 
 def status(config: Config, ledger: Ledger | None, now: float, only: str | None = None) -> Status:
     """Return the status of all sources, or of one with its files and jobs; ledger: None before the first start."""
-    known = {} if ledger is None else known_sources(config, ledger)
+    known = {} if ledger is None else known_sources(config.source, ledger)
     calendar = config.calendar
     chosen = [source for source in config.source if only in {None, source.name}]
     sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in chosen]

@@ -156,7 +156,7 @@ def _gaps(config: Config, now: float) -> str:
     if (path := readable_ledger(config.archive)) is None:
         return "not available: there is no ledger yet"
     with Ledger.open_readonly(path) as ledger:
-        return _json(gaps.gaps(config, ledger, now))
+        return _json(gaps.gaps(config.source, ledger, config.calendar, now))
 
 
 def _json(value: object) -> str:

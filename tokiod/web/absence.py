@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
     from tokiod.ledger.sources import SourceRow
     from tokiod.reader.span import Span
+    from tokiod.window import Calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Absence:
     stored: tuple[int, float | None] = (0, None)
 
     @classmethod
-    def read(cls, config: Config, ledger: Path | None, sources: Sequence[SourceConfig], span: Span, now: float) -> Self:
+    def read(cls, ledger: Path | None, sources: Sequence[SourceConfig], calendar: Calendar, span: Span, now: float) -> Self:
         """Read it from a ledger, if there is one. The windows that a watched folder should hold are unknown.
 
         sources: a cell that is computed needs a value of each.
@@ -45,10 +45,10 @@ class Absence:
         if not polled or ledger is None:
             return cls((), min(int(now), span.end))
         with Ledger.open_readonly(ledger, checked=False) as opened:
-            found = clipped(gaps(config, opened, now, tuple(source.name for source in polled)), span.start, span.end)
-            known = known_sources(config, opened)
+            found = clipped(gaps(polled, opened, calendar, now), span.start, span.end)
+            known = known_sources(polled, opened)
         rows = [row for source in polled if (row := known.get(source.name)) is not None]
-        due = min(_due(source, known.get(source.name), config, now) for source in polled)
+        due = min(_due(source, known.get(source.name), calendar, now) for source in polled)
         why = tuple(Reason(gap.start, gap.end, gap.state, gap.reason) for gap in sorted(found, key=lambda gap: gap.start))
         # Clipped, so that the answer for a span of the past is the same tomorrow.
         stored = (0, None) if not rows or due >= span.end else (sum(row.windows for row in rows), _latest(rows))
@@ -69,8 +69,8 @@ class Absence:
         return flags
 
 
-def _due(source: SourceConfig, row: SourceRow | None, config: Config, now: float) -> int:
-    settled = config.calendar.window(int(now - source.settle), source.window).start
+def _due(source: SourceConfig, row: SourceRow | None, calendar: Calendar, now: float) -> int:
+    settled = calendar.window(int(now - source.settle), source.window).start
     return settled if row is None or row.last is None else max(settled, row.last.end)
 
 

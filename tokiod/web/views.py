@@ -147,8 +147,10 @@ class Views:
             self._check_system(given["system"])
         if (path := self._ledger()) is None:
             return DayList(now, config.timezone, [])
+        sources = [one for one in config.source if given["system"] in {"", one.system}]
         with Ledger.open_readonly(path, checked=False) as ledger:
-            return DayList(now, config.timezone, day_report.days(config, ledger, Window(wanted.start, wanted.end), now, given["system"]))
+            days = day_report.days(sources, ledger, config.calendar, Window(wanted.start, wanted.end), now)
+            return DayList(now, config.timezone, days)
 
     def stages(self, given: Parameters) -> StageList:
         """Return where the time of windows and files went, of a source with the files of its system.
@@ -235,12 +237,13 @@ class Views:
             sources = sources_of(dataset, system, self.config.source)
             names.append(tuple(source.name for source in sources))
             if names[-1] not in found:
-                found[names[-1]] = Absence.read(self.config, self._ledger(), sources, wanted, now)
+                found[names[-1]] = Absence.read(self._ledger(), sources, self.config.calendar, wanted, now)
         return [found[name] for name in names]
 
     def _gaps(self, path: Path, source: str, now: float) -> list[Gap]:
         with Ledger.open_readonly(path, checked=False) as ledger:
-            return gap_report.gaps(self.config, ledger, now, (source,) if source else ())
+            sources = [one for one in self.config.source if source in {"", one.name}]
+            return gap_report.gaps(sources, ledger, self.config.calendar, now)
 
     def _ledger(self) -> Path | None:
         return readable_ledger(self.config.archive)

@@ -86,15 +86,16 @@ def gaps_command(
     sys.exit(1 if found else 0)
 
 
-def _gaps(config: Config, sources: tuple[str, ...], now: float) -> list[Gap]:
-    for name in sources:
+def _gaps(config: Config, names: tuple[str, ...], now: float) -> list[Gap]:
+    for name in names:
         if "/" in name:
             raise Failed(f"{name} is a dataset: add --cells")
         polled_source(config, name, NOT_POLLED)
+    sources = [source for source in config.source if not names or source.name in names]
     if (path := readable_ledger(config.archive)) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     with Ledger.open_readonly(path) as ledger:
-        return gaps(config, ledger, now, sources)
+        return gaps(sources, ledger, config.calendar, now)
 
 
 def _missing_cells(config: Config, names: tuple[str, ...], first: int | None, last: int, now: float) -> list[Gap]:
