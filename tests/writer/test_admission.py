@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from collectors import lmt
 from tokiod.batch import Batch
-from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
-from tokiod.window import Window
+from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, TableRows, WindowMeta
 from tokiod.writer.admission import Admission, NotCovered
 
 DAY = 86400
 NOW = 1_517_184_000 + 12 * 3600
 """Noon of a day in UTC."""
+UTC = Calendar("UTC")
 READ = "datatargets/readbytes"
 LMT = lmt.Config(name="one-lmt", kind="lmt", system="one", url="sqlite:///x", retention="10d")
 SAVED = watched(lmt.Saved)(name="two-files", kind="lmt", system="two", watch="/spool")
@@ -31,10 +31,6 @@ def convert(source, **changes):
     return type(source)(**{name: getattr(source, name) for name in source.__struct_fields__} | changes)
 
 
-def config(*sources):
-    return Config(timezone="UTC", archive=ArchiveConfig(path="/archive/%Y-%m-%d/{system}.hdf5"), source=sources)
-
-
 @pytest.fixture
 def ledger(tmp_path):
     with Ledger.open(tmp_path / "ledger.sqlite3") as opened:
@@ -43,7 +39,7 @@ def ledger(tmp_path):
 
 @pytest.fixture
 def admission(ledger):
-    return Admission(config(convert(LMT, retention=10 * DAY), SAVED), ledger.jobs, FakeClock(NOW))
+    return Admission([convert(LMT, retention=10 * DAY), SAVED], UTC, ledger.jobs, FakeClock(NOW))
 
 
 def window(start=NOW - 60, end=None, *, source="one-lmt", kind="lmt", system="one", dataset=READ, step=5, extent="whole"):
@@ -120,7 +116,7 @@ def test_a_backfill_admits_nothing_of_other_sources_or_other_days(ledger, admiss
 
 
 def test_another_configuration_is_used_at_once(admission):
-    admission.reconfigure(config(convert(LMT, name="new", retention=10 * DAY)))
+    admission.reconfigure([convert(LMT, name="new", retention=10 * DAY)])
     admission.check(window(source="new"))
     assert refusal(admission) == ("unknown source", "retry")
 
@@ -133,14 +129,14 @@ def test_every_time_is_admitted_or_refused(start, source):
         def unfinished(self, _source):
             return []
 
-    admission = Admission(config(convert(LMT, retention=10 * DAY), SAVED), NoJobs(), FakeClock(NOW))
+    admission = Admission([convert(LMT, retention=10 * DAY), SAVED], UTC, NoJobs(), FakeClock(NOW))
     with suppress(NotCovered):
         admission.check(window(start, source=source, system=source[:3]))
 
 
 def test_nothing_is_written_off_by_a_clock_that_was_ahead(ledger):
     clock = FakeClock(NOW + 365 * DAY)
-    ahead = Admission(config(convert(LMT, retention=10 * DAY)), ledger.jobs, clock)
+    ahead = Admission([convert(LMT, retention=10 * DAY)], UTC, ledger.jobs, clock)
     assert refusal(ahead) == ("day before the retention", "retry")
-    right = Admission(config(convert(LMT, retention=10 * DAY)), ledger.jobs, FakeClock(NOW))
+    right = Admission([convert(LMT, retention=10 * DAY)], UTC, ledger.jobs, FakeClock(NOW))
     right.check(window())

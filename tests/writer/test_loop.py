@@ -27,7 +27,6 @@ from tokiod.bus import protocol
 from tokiod.bus.feed import Feed
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
-from tokiod.config.schema import ArchiveConfig, Config
 from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
@@ -37,7 +36,7 @@ from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
 from tokiod.units import Duration
-from tokiod.window import Window
+from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, NoUpkeep, Writer, _is_in
@@ -605,8 +604,7 @@ def test_a_window_that_can_never_be_stored_is_refused_by_name_for_good_and_the_n
 
 def test_a_window_that_the_configuration_does_not_cover_is_refused_and_counted_and_makes_no_file(site):
     source = lmt.Config(name="fs-lmt", kind="lmt", system="fs", url="sqlite:///x", interval=Duration(HOUR), window=Duration(HOUR))
-    archive = ArchiveConfig(path=f"{site.tts}/%Y-%m-%d/{{system}}.hdf5")
-    site.writer.admission = Admission(Config(timezone="UTC", archive=archive, source=(source,)), site.ledger.jobs, site.clock)
+    site.writer.admission = Admission([source], Calendar("UTC"), site.ledger.jobs, site.clock)
     meta = replace(rows(0, 8).meta, source="nobody", system="forged")
     forged = [Collected(meta, rows(0, 8).batches), rows(48, 49), rows(0, 8)]
     refused, future, stored = site.store(*forged)

@@ -13,11 +13,12 @@ from tokiod.errors import Refusal
 from tokiod.window import iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
     from tokiod.ledger.jobs import Jobs
-    from tokiod.window import Window
+    from tokiod.window import Calendar, Window
     from tokiod.window_data import Collected
 
 SLACK_SECONDS = 86400
@@ -33,17 +34,17 @@ class NotCovered(Refusal):
 
 
 class Admission:
-    """Checks windows against the configuration."""
+    """Checks windows against the configured sources."""
 
-    def __init__(self, config: Config, jobs: Jobs, clock: Clock) -> None:
+    def __init__(self, sources: Iterable[SourceConfig], calendar: Calendar, jobs: Jobs, clock: Clock) -> None:
+        self._calendar = calendar
         self._jobs = jobs
         self._clock = clock
-        self.reconfigure(config)
+        self.reconfigure(sources)
 
-    def reconfigure(self, config: Config) -> None:
-        """Check against another configuration from now on."""
-        self._sources = {source.name: source for source in config.source}
-        self._calendar = config.calendar
+    def reconfigure(self, sources: Iterable[SourceConfig]) -> None:
+        """Check against other sources from now on."""
+        self._sources = {source.name: source for source in sources}
 
     def check(self, collected: Collected) -> None:
         """Raise NotCovered for a window that may not be stored. Raises LedgerError."""

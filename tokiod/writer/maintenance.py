@@ -198,7 +198,7 @@ class Maintenance:
         """Begin to seal the oldest day that is due, except days that were begun lately: those would only fail again."""
         passed = self.clock.monotonic()
         self._seal_began = {path: begun for path, begun in self._seal_began.items() if passed - begun < SEAL_RETRY_SECONDS}
-        policy = SealPolicy(self.config, self.ledger, now, disk_is_scarce=disk_is_scarce) if over else None
+        policy = SealPolicy(self.config.archive, self.config.source, self.ledger, now, disk_is_scarce=disk_is_scarce) if over else None
         for slot, file in over:
             if policy is None or slot.path in self._seal_began or not policy.is_due(slot, file.changed_at):
                 continue

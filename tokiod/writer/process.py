@@ -139,7 +139,7 @@ class WriterProcess:
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)
         self._maintenance.forget_missing_files()
         self._maintenance.adopt_of_predecessor()
-        self._admission = Admission(config, self._ledger.jobs, clock)
+        self._admission = Admission(config.source, config.calendar, self._ledger.jobs, clock)
         self._announce(config)
         self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance, self._admission)
         log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
@@ -206,7 +206,7 @@ class WriterProcess:
         with self._service.reloading():
             config = self._service.load()
             self._maintenance.reconfigure(config)
-            self._admission.reconfigure(config)
+            self._admission.reconfigure(config.source)
             self._describe_sources(config)
             self._sink.jobs.configure(config.jobs.retention, config.jobs.users_retention)
             days = self._days

@@ -13,11 +13,12 @@ import msgspec
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import Config
+    from tokiod.config.schema import ArchiveConfig
     from tokiod.ledger.ledger import Ledger
     from tokiod.tts.live.files import Files
 
@@ -34,23 +35,26 @@ WARNING_INTERVAL_SECONDS = 3600.0
 class SealPolicy:
     """Which days are due for sealing, as the ledger stands at one moment. now: epoch seconds."""
 
-    def __init__(self, config: Config, ledger: Ledger, now: float, *, disk_is_scarce: bool) -> None:
-        self._config = config
+    def __init__(
+        self, archive: ArchiveConfig, sources: Sequence[SourceConfig], ledger: Ledger, now: float, *, disk_is_scarce: bool
+    ) -> None:
+        self._archive = archive
+        self._sources = sources
         self._ledger = ledger
         self._now = now
         self._disk_is_scarce = disk_is_scarce
         self._since = {status.name: status.since for status in ledger.sources()}
-        self._jobs = [job for source in config.source for job in ledger.jobs.unfinished(source.name)]
+        self._jobs = [job for source in sources for job in ledger.jobs.unfinished(source.name)]
 
     def is_due(self, slot: FileSlot, changed_at: float) -> bool:
         """Return whether a day that is over is to be sealed. changed_at: the clock's time at which its file last changed."""
-        archive, age = self._config.archive, self._now - slot.end
-        if age < archive.keep_live_days * DAY_SECONDS and not self._disk_is_scarce:
+        age = self._now - slot.end
+        if age < self._archive.keep_live_days * DAY_SECONDS and not self._disk_is_scarce:
             return False
-        sources = {source.name: source for source in self._config.source if source.system == slot.system and source.datasets()}
+        sources = {source.name: source for source in self._sources if source.system == slot.system and source.datasets()}
         if any(job.source in sources and job.start < slot.end and slot.start < job.end for job in self._jobs):
             return False
-        is_overdue = age >= archive.seal_after and not 0 <= self._now - changed_at < UNCHANGED_SECONDS
+        is_overdue = age >= self._archive.seal_after and not 0 <= self._now - changed_at < UNCHANGED_SECONDS
         return is_overdue or all(self._is_complete(source, slot) for source in sources.values())
 
     def _is_complete(self, source: SourceConfig, slot: FileSlot) -> bool:
