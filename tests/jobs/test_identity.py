@@ -113,6 +113,10 @@ def configuration(tmp_path, jobs):
     return config.load(path)
 
 
+def allowed_by(loaded):
+    return identities(loaded.jobs, loaded.archive, loaded.secret)
+
+
 def test_a_hash_needs_a_key_of_the_site(tmp_path):
     with pytest.raises(ConfigError, match="jobs: users: needs key_file: a hash without a key can be computed for every user name"):
         configuration(tmp_path, 'users = "hashed"')
@@ -121,19 +125,19 @@ def test_a_hash_needs_a_key_of_the_site(tmp_path):
     for text in ("short", "x" * 15):
         (tmp_path / "jobs.key").write_text(f"{text}\n")
         with pytest.raises(ConfigError) as raised:
-            identities(loaded)
+            allowed_by(loaded)
         assert raised.value.faults == [f"jobs.key_file: a key of {len(text)} bytes; expected 16 or more, as of openssl rand -hex 32"]
     (tmp_path / "jobs.key").write_text(f"{'x' * 16}\n")
-    assert identities(loaded)._of(NAMED) == stored("hashed", [NAMED], b"x" * 16)[0]
+    assert allowed_by(loaded)._of(NAMED) == stored("hashed", [NAMED], b"x" * 16)[0]
     (tmp_path / "jobs.key").write_bytes(KEY + b"\n")
-    assert identities(loaded)._of(NAMED) == stored("hashed", [NAMED])[0]
+    assert allowed_by(loaded)._of(NAMED) == stored("hashed", [NAMED])[0]
 
 
 def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(tmp_path):
     loaded = configuration(tmp_path, "")
     loaded.archive.private.mkdir(parents=True)
-    first = identities(loaded)._of(NAMED)
-    assert identities(loaded)._of(NAMED) == first
+    first = allowed_by(loaded)._of(NAMED)
+    assert allowed_by(loaded)._of(NAMED) == first
     (key,) = loaded.archive.private.iterdir()
     assert (stat.S_IMODE(key.stat().st_mode), len(key.read_bytes())) == (0o600, 64)
 
@@ -141,7 +145,7 @@ def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(t
 def test_a_key_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
     loaded = configuration(tmp_path, "")
     with pytest.raises(TokiodError, match=r"^the key of job ids can't be made: .*jobs\.key: No such file or directory$"):
-        identities(loaded)
+        allowed_by(loaded)
 
 
 def test_windows_without_jobs_and_other_tables_stay_as_they_are():
@@ -160,13 +164,13 @@ def test_a_key_that_is_made_for_a_job_table_of_another_one_is_reported_once(tmp_
     loaded = configuration(tmp_path, "")
     loaded.archive.private.mkdir(parents=True)
     with capture_logs() as logs:
-        identities(loaded)
+        allowed_by(loaded)
         (loaded.archive.jobs / "fs" / "2024-08-08").mkdir(parents=True)
-        identities(loaded)
+        allowed_by(loaded)
         assert logs == []
         (loaded.archive.private / "jobs.key").unlink()
-        identities(loaded)
-        identities(loaded)
+        allowed_by(loaded)
+        allowed_by(loaded)
     (made,) = logs
     assert (made["event"], made["log_level"]) == ("jobs.key_made", "warning")
     assert "count twice" in made["reason"]

@@ -24,9 +24,11 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tokiod.config.schema import Config
+    from tokiod.config.jobs import JobsConfig
+    from tokiod.config.schema import ArchiveConfig
     from tokiod.window_data import Collected, TableRows
 
 Users = Literal["names", "hashed", "no"]
@@ -83,14 +85,14 @@ def without_users(keys: list[bytes]) -> list[bytes]:
     return [job_key(one["job"] if is_scheduler_id(one["job"]) else "", "", "", one["node"], one["id"]) for one in parts]
 
 
-def identities(config: Config) -> JobIdentities:
+def identities(jobs: JobsConfig, archive: ArchiveConfig, secret: Callable[[str], str]) -> JobIdentities:
     """Return what a site's configuration allows. Raises ConfigError for a missing or short key, TokiodError for one that can't be made."""
-    if config.jobs.key_file is None:
-        return JobIdentities(config.jobs.users, _private_key(config.archive.private / "jobs.key", config.archive.jobs))
-    key = config.secret(f"file:{config.jobs.key_file}").encode()
+    if jobs.key_file is None:
+        return JobIdentities(jobs.users, _private_key(archive.private / "jobs.key", archive.jobs))
+    key = secret(f"file:{jobs.key_file}").encode()
     if len(key) < MIN_KEY_BYTES:
         raise ConfigError([f"jobs.key_file: a key of {len(key)} bytes; expected {MIN_KEY_BYTES} or more, as of openssl rand -hex 32"])
-    return JobIdentities(config.jobs.users, key)
+    return JobIdentities(jobs.users, key)
 
 
 def _private_key(path: Path, table: Path) -> bytes:

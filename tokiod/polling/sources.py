@@ -68,7 +68,8 @@ class SourceFactory:
         self._links = links
         self._calendar = config.calendar
         self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
-        self._identities = identities(config) if any(source.tables for source in config.source) else None
+        has_tables = any(source.tables for source in config.source)
+        self._identities = identities(config.jobs, config.archive, config.secret) if has_tables else None
         self._sender = sender
         self._ledger = ledger
         self._slots = slots
