@@ -475,6 +475,7 @@ def test_whatever_stands_in_the_file_is_a_configuration_or_told_in_lines(load, d
 def test_metrics_are_off_without_their_table_and_on_loopback_with_it(load, stanza, address):
     config = load(HEAD + stanza)
     assert (None if config.metrics is None else config.metrics.address) == address
+    assert config.counters == (None if address is None else config.run / "metrics")
 
 
 def test_all_that_is_wrong_with_the_metrics_is_told_with_its_place(load):

@@ -132,7 +132,8 @@ def test_every_label_set_exists_from_the_start_so_that_a_first_increase_is_seen(
 def test_sources_of_another_configuration_are_counted_too_and_the_others_go_on(tmp_path):
     with counting_here(configured(tmp_path, "a"), "collectors"):
         catalogue.WINDOWS.inc("a", "stored")
-        catalogue.start_counting(configured(tmp_path, "b", "a"), "collectors")
+        other = configured(tmp_path, "b", "a")
+        catalogue.start_counting(other.counters, "collectors", other.source)
         catalogue.WINDOWS.inc("a", "stored")
         catalogue.WINDOWS.inc("b", "lost")
         assert values(tmp_path) == {("tokiod_windows_total", "a", "stored"): 2, ("tokiod_windows_total", "b", "lost"): 1}
@@ -147,10 +148,9 @@ import tokiod.polling.process, tokiod.writer.process, tokiod.supervisor.supervis
 from tokiod.supervisor.health import serve_unit_health
 from tokiod.metrics import catalogue
 from tokiod.runtime.service import Service
-off = SimpleNamespace(metrics=None, run=Path(sys.argv[1]), source=())
-catalogue.start_counting(off, "collectors")
+catalogue.start_counting(None, "collectors", ())
 catalogue.WINDOWS.inc("a", "stored")
-service = Service(lambda: off)
+service = Service(lambda: SimpleNamespace(metrics=None))
 print(serve_unit_health(service, None) is service, {"aiohttp", "prometheus_client"} & sys.modules.keys())
 """
     output = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300).stdout

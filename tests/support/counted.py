@@ -26,7 +26,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from tokiod.metrics import catalogue
 sources = [SimpleNamespace(name=name) for name in sys.argv[3:]]
-catalogue.start_counting(SimpleNamespace(metrics=True, run=Path(sys.argv[1]), source=sources), sys.argv[2])
+catalogue.start_counting(Path(sys.argv[1], "metrics"), sys.argv[2], sources)
 """
 
 
@@ -70,7 +70,7 @@ def counting_here(config, role):
     """Count in this process; nothing is counted afterwards."""
     before = os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     try:
-        catalogue.start_counting(config, role)
+        catalogue.start_counting(config.counters, role, config.source)
         yield
     finally:
         _forget()

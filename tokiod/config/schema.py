@@ -317,6 +317,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return Path(f"{path}.stages") if kind == "ipc" else self.run / "stages"
 
     @property
+    def counters(self) -> Path | None:
+        """The directory of the files in which the processes count; None where metrics are not served."""
+        return None if self.metrics is None else self.run / "metrics"
+
+    @property
     def control(self) -> Path:
         """The Unix socket on which a daemon takes commands of its own user."""
         return self.run / CONTROL_SOCKET

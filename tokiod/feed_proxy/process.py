@@ -41,7 +41,7 @@ class FeedProcess:
         config = service.load()
         check_private(config.run)
         self._memory = ResidentMemory()
-        catalogue.start_counting(config, "feed")
+        catalogue.start_counting(config.counters, "feed", config.source)
         external = Publisher(config.feed.endpoint, keys=feed_server_keys(config), mode=SHARED_SOCKET_MODE)
         self.proxy = FeedProxy(config.feed_inner, external)
         self._notified_at = 0.0
@@ -70,7 +70,7 @@ class FeedProcess:
         with self._service.reloading(), spare_descriptors():
             config = self._service.load()
             self.proxy.external.reload_allowed_keys()
-            catalogue.start_counting(config, "feed")
+            catalogue.start_counting(config.counters, "feed", config.source)
 
     def close(self) -> None:
         """Close the sockets."""

@@ -56,7 +56,7 @@ class HubProcess:
         check_private(config.run)
         keys, classes = hub_keys(config)
         self._memory = ResidentMemory()
-        catalogue.start_counting(config, "hub")
+        catalogue.start_counting(config.counters, "hub", config.source)
         options: dict[int, int] = {
             zmq.BACKLOG: MAX_NEW_CONNECTIONS,
             zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_ASKS, zmq.RCVHWM: MAX_WAITING_ROWS,
@@ -100,7 +100,7 @@ class HubProcess:
             self.hub.reload(config.hub, classes)
             if self._agents.reload_allowed_keys():
                 self.hub.disconnected()
-            catalogue.start_counting(config, "hub")
+            catalogue.start_counting(config.counters, "hub", config.source)
 
     def close(self) -> None:
         """Close the sockets."""

@@ -20,9 +20,10 @@ from tokiod.window_result import Outcome, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tokiod.archive.lock import ProcessLock
-    from tokiod.config.schema import Config
+    from tokiod.collector import SourceConfig
     from tokiod.metrics.types import Role
     from tokiod.sink import FileChange
     from tokiod.window_data import Collected
@@ -285,16 +286,19 @@ ALL: tuple[Metric, ...] = tuple(value for value in dict(globals()).values() if i
 _roles: list[ProcessLock] = []
 
 
-def start_counting(config: Config, role: Role) -> None:
-    """Start to count in a role, or add the sources of another configuration, if it has metrics. A failure is logged and stops nothing."""
-    if config.metrics is None:
+def start_counting(directory: Path | None, role: Role, configured: Iterable[SourceConfig]) -> None:
+    """Start to count in a role, or add the sources of another configuration; nothing without a directory.
+
+    A failure is logged and stops nothing.
+    """
+    if directory is None:
         return
-    sources, mine = [source.name for source in config.source], [metric for metric in ALL if role in metric.roles]
+    sources, mine = [source.name for source in configured], [metric for metric in ALL if role in metric.roles]
     try:
         if _roles:
             _open(mine, sources)
         else:
-            _roles.append(begin(config.run / "metrics", role, mine, sources))
+            _roles.append(begin(directory, role, mine, sources))
     except (TokiodError, OSError) as error:
         log.warning("metrics.failed", reason=f"metrics of the {role} are not counted: {error}")
 

@@ -82,7 +82,7 @@ class CollectorsProcess:
 
     async def run(self) -> None:
         """Collect until cancelled; then wait briefly for the windows in flight and close the collectors."""
-        catalogue.start_counting(self._config, "collectors")
+        catalogue.start_counting(self._config.counters, "collectors", self._config.source)
         with stages.recording(self._config.stages, self._config.run, "collectors"):
             await self._collect()
 
@@ -129,7 +129,7 @@ class CollectorsProcess:
             self._reload_hosts(config)
             self._config = config
             log_warnings(self._config)
-            catalogue.start_counting(self._config, "collectors")
+            catalogue.start_counting(self._config.counters, "collectors", self._config.source)
             await sources.apply(self._config)
 
     def _reload_hosts(self, config: Config) -> None:

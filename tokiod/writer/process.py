@@ -121,7 +121,7 @@ class WriterProcess:
         stack.callback(self._feed.close, FEED_LINGER_MS)
         self._published = self._ledger.published_copy(config.archive.ledger_copy, host.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
-        catalogue.start_counting(config, "writer")
+        catalogue.start_counting(config.counters, "writer", config.source)
         self._describe_sources(config)
         rebuild_if_untrusted(config, self._ledger, clock, host.files)
         heartbeat = Heartbeat(
@@ -211,7 +211,7 @@ class WriterProcess:
             self._sink.jobs.configure(config.jobs.retention, config.jobs.users_retention)
             days = self._days
             days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
-            catalogue.start_counting(config, "writer")
+            catalogue.start_counting(config.counters, "writer", config.source)
 
     def _describe_sources(self, config: Config) -> None:
         self._ledger.in_tables = sources_of_tables(config)

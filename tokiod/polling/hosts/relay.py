@@ -79,7 +79,7 @@ class Relay:
             raise ConfigError([NO_HOSTS])
         self._keys, self._endpoint = keys, _endpoint(config)
         self._memory = ResidentMemory()
-        catalogue.start_counting(config, "relay")
+        catalogue.start_counting(config.counters, "relay", config.source)
         self._context = zmq.Context()
         # Connected, not bound: libzmq ends a process that has no descriptor left for a client of its Unix socket.
         self._inner = self._context.socket(zmq.DEALER)
@@ -130,7 +130,7 @@ class Relay:
                 self._endpoint = _endpoint(config)
                 self._close()
                 self._tried = float("-inf")
-            catalogue.start_counting(config, "relay")
+            catalogue.start_counting(config.counters, "relay", config.source)
 
     def close(self) -> None:
         """Close the sockets."""
