@@ -170,8 +170,8 @@ def test_a_directory_that_is_gone_changes_nothing(keyring):
 @pytest.mark.parametrize("text", ["", '[bus]\nsecret_key_file = "x"\nclient_secret_key_file = "x"\nclients = "x"'])
 def test_a_configuration_without_keys_has_none_and_those_of_the_bus_are_not_read(tmp_path, text):
     config = configured(tmp_path, text)
-    assert curve.feed_server_keys(config) is None
-    curve.check(config)
+    assert curve.feed_server_keys(config.feed, config.secrets) is None
+    assert curve.hosts_server_keys(config.host, config.secrets) is None
 
 
 def test_keys_are_named_relative_to_the_secrets(tmp_path):
@@ -179,12 +179,11 @@ def test_keys_are_named_relative_to_the_secrets(tmp_path):
     text = '[feed]\nendpoint = "tcp://0.0.0.0:5556"\nsecret_key_file = "server.key_secret"\nclients = "clients"\n'
     config = configured(tmp_path, text)
     with pytest.raises(ConfigError, match="can't be read"):
-        curve.check(config)
+        curve.feed_server_keys(config.feed, config.secrets)
     path = tmp_path / "tokiod.toml"
     path.write_text('secrets = "secrets"\n' + path.read_text())
     config = load(path)
-    curve.check(config)
-    assert curve.feed_server_keys(config).allowed == {friend.public}
+    assert curve.feed_server_keys(config.feed, config.secrets).allowed == {friend.public}
 
 
 @pytest.mark.parametrize(
@@ -223,8 +222,7 @@ def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(t
         (tmp_path / path).rename(tmp_path / "credentials" / name)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
     config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
-    curve.check(config)
-    assert len(curve.feed_server_keys(config).allowed) == 1
+    assert len(curve.feed_server_keys(config.feed, config.secrets).allowed) == 1
 
 
 @contextmanager

@@ -64,19 +64,20 @@ def names(config, host):
 def test_sources_run_on_the_host_that_names_them_and_all_others_on_the_writers(load):
     config = load(HEAD + WRITER + ZONE)
     writer, zone = config.host
-    assert hosts.writers_host(config) is writer
-    assert hosts.other_hosts(config) == [zone]
+    assert hosts.writers_host(config.host) is writer
+    assert hosts.other_hosts(config.host) == [zone]
     assert names(config, writer) == ["a-lmt", "b-files", "compute", "b-jobs"]
     assert names(config, zone) == ["b-lmt"]
-    assert hosts.host_of(config, "b-lmt") is zone
-    assert hosts.host_of(config, "a-lmt") is None
+    assert hosts.host_of(config.host, "b-lmt") is zone
+    assert hosts.host_of(config.host, "a-lmt") is None
     assert zone.secret_key == "zone-b.key_secret"
     assert zone.public_key_path(config.secrets) == config.secrets / "hosts/zone-b.key"
 
 
 def test_without_a_host_everything_is_as_on_one_machine(load):
     config = load(HEAD)
-    assert (hosts.writers_host(config), hosts.host_of(config, "b-lmt"), hosts.this_host(config, None, "any")) == (None, None, None)
+    assert (hosts.writers_host(config.host), hosts.host_of(config.host, "b-lmt")) == (None, None)
+    assert hosts.this_host(config.host, None, "any") is None
 
 
 @pytest.mark.parametrize(
@@ -90,15 +91,15 @@ def test_without_a_host_everything_is_as_on_one_machine(load):
 )
 def test_a_host_is_found_by_the_option_or_by_its_name_with_or_without_domain(load, option, hostname, found):
     config = load(HEAD + WRITER + ZONE + '[[host]]\nname = "far.example.org"\n')
-    assert hosts.this_host(config, option, hostname).name == found
+    assert hosts.this_host(config.host, option, hostname).name == found
 
 
 def test_a_machine_whose_name_two_hosts_have_in_different_domains_is_neither(load):
     """One of them is the writer's: it must not be taken for the other."""
     config = load(HEAD + (WRITER + ZONE).replace("admin1", "login.a").replace("zone-b", "login.b"))
     with pytest.raises(ConfigError, match=r"this machine is 'login', which may be login\.a and login\.b: give --host NAME"):
-        hosts.this_host(config, None, "login")
-    assert hosts.this_host(config, "login.b", "login").name == hosts.this_host(config, None, "login.b").name == "login.b"
+        hosts.this_host(config.host, None, "login")
+    assert hosts.this_host(config.host, "login.b", "login").name == hosts.this_host(config.host, None, "login.b").name == "login.b"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_a_machine_whose_name_two_hosts_have_in_different_domains_is_neither(loa
 )
 def test_an_unknown_host_gets_a_sentence(load, text, option, sentence):
     with pytest.raises(ConfigError) as caught:
-        hosts.this_host(load(HEAD + text), option, "pc1")
+        hosts.this_host(load(HEAD + text).host, option, "pc1")
     assert caught.value.faults == [sentence]
 
 

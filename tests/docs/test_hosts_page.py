@@ -43,7 +43,7 @@ def test_its_configuration_is_valid_and_the_keys_that_it_makes_are_those_that_ar
         assert f"/etc/tokiod/credentials/{host.name}.key " in PAGE
         assert f"LoadCredential={host.name}.key_secret:/etc/tokiod/credentials/{host.name}.key_secret" in PAGE
         (tmp_path / "hosts" / f"{host.name}.key").write_bytes((tmp_path / "credentials" / f"{host.name}.key").read_bytes())
-    server, client = hosts_server_keys(config), host_client_keys(config, zone)
+    server, client = hosts_server_keys(config.host, config.secrets), host_client_keys(config.host, zone, config.secrets)
     assert (server.own.public, server.hosts) == (client.server, {client.own.public: "zone-b"})
 
 

@@ -166,7 +166,7 @@ class ManyHosts:
 
     def host(self, name: str, clock=None) -> HostProcess:
         """Return the process of another host."""
-        return HostProcess(Service(self.load), lambda config: this_host(config, name, ""), clock or SystemClock(), "0.1.0")
+        return HostProcess(Service(self.load), lambda config: this_host(config.host, name, ""), clock or SystemClock(), "0.1.0")
 
     @asynccontextmanager
     async def running(self, *names: str, links: HostLinks | None = None, connected: bool = True):

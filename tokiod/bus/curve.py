@@ -21,13 +21,13 @@ from tokiod.errors import ConfigError
 from tokiod.runtime.secrets import places, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import zmq
     import zmq.asyncio
 
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.schema import Config
+    from tokiod.config.schema import FeedConfig, WebConfig
 
 log = structlog.get_logger()
 
@@ -109,49 +109,41 @@ class HostKeys(ServerKeys):
         return not before <= self.allowed
 
 
-def check(config: Config) -> None:
-    """Read all keys that a configuration names for the daemon. Raises ConfigError."""
-    feed_server_keys(config)
-    hosts_server_keys(config)
-
-
-def hosts_server_keys(config: Config) -> HostKeys | None:
+def hosts_server_keys(hosts: Sequence[HostConfig], secrets: Path) -> HostKeys | None:
     """Return the keys of the writer's host, and those of the other hosts; None without any. Raises ConfigError."""
-    writer = writers_host(config)
-    if writer is None or not other_hosts(config):
+    writer = writers_host(hosts)
+    if writer is None or not other_hosts(hosts):
         return None
-    return HostKeys(key_pair(writer.secret_key, config.secrets), host_key_files(config))
+    return HostKeys(key_pair(writer.secret_key, secrets), host_key_files(hosts, secrets))
 
 
-def host_key_files(config: Config) -> dict[str, Path]:
+def host_key_files(hosts: Iterable[HostConfig], secrets: Path) -> dict[str, Path]:
     """Return the files of the public keys of all hosts but the writer's, by their names."""
-    return {host.name: host.public_key_path(config.secrets) for host in other_hosts(config)}
+    return {host.name: host.public_key_path(secrets) for host in other_hosts(hosts)}
 
 
-def host_client_keys(config: Config, host: HostConfig) -> ClientKeys:
+def host_client_keys(hosts: Iterable[HostConfig], host: HostConfig, secrets: Path) -> ClientKeys:
     """Return the keys of a host other than the writer's. Raises ConfigError."""
-    writer = writers_host(config)
+    writer = writers_host(hosts)
     if writer is None:
         raise ConfigError(["no [[host]] has an endpoint"])
-    return ClientKeys(public_key(writer.public_key_path(config.secrets)), key_pair(host.secret_key, config.secrets))
+    return ClientKeys(public_key(writer.public_key_path(secrets)), key_pair(host.secret_key, secrets))
 
 
-def feed_server_keys(config: Config) -> ServerKeys | None:
+def feed_server_keys(feed: FeedConfig, secrets: Path) -> ServerKeys | None:
     """Return the feed's keys and its subscribers'; None if any client may subscribe. Raises ConfigError."""
-    feed = config.feed
     if feed.secret_key_file is None or feed.clients is None:
         return None
-    return ServerKeys(key_pair(feed.secret_key_file, config.secrets), config.secrets / feed.clients)
+    return ServerKeys(key_pair(feed.secret_key_file, secrets), secrets / feed.clients)
 
 
-def web_client_keys(config: Config) -> ClientKeys | None:
+def web_client_keys(web: WebConfig, secrets: Path) -> ClientKeys | None:
     """Return the keys with which `tokiod web` subscribes to the feed; None if it has none. Raises ConfigError."""
-    web = config.web
     if web.secret_key_file is None or web.feed_key_file is None:
         return None
-    found = places(web.feed_key_file, config.secrets)
+    found = places(web.feed_key_file, secrets)
     server = next((path for path in found if is_there(path)), found[-1])
-    return ClientKeys(public_key(server), key_pair(web.secret_key_file, config.secrets))
+    return ClientKeys(public_key(server), key_pair(web.secret_key_file, secrets))
 
 
 def key_pair(name: str, directory: Path) -> KeyPair:

@@ -19,7 +19,7 @@ from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
@@ -90,41 +90,41 @@ class HostConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
         return secrets / (self.public_key or f"hosts/{self.name}.key")
 
 
-def writers_host(config: Config) -> HostConfig | None:
+def writers_host(hosts: Iterable[HostConfig]) -> HostConfig | None:
     """Return the writer's host; None without any [[host]]."""
-    return next((host for host in config.host if host.is_writers), None)
+    return next((host for host in hosts if host.is_writers), None)
 
 
-def other_hosts(config: Config) -> list[HostConfig]:
+def other_hosts(hosts: Iterable[HostConfig]) -> list[HostConfig]:
     """Return all hosts but the writer's."""
-    return [host for host in config.host if not host.is_writers]
+    return [host for host in hosts if not host.is_writers]
 
 
-def host_of(config: Config, source: str) -> HostConfig | None:
+def host_of(hosts: Iterable[HostConfig], source: str) -> HostConfig | None:
     """Return the host that collects a source; None where the writer's host does, as without any [[host]]."""
-    return next((host for host in other_hosts(config) if source in host.sources), None)
+    return next((host for host in other_hosts(hosts) if source in host.sources), None)
 
 
 def sources_of(config: Config, host: HostConfig) -> list[SourceConfig]:
     """Return the sources that a host collects."""
     if host.is_writers:
-        return [source for source in config.source if host_of(config, source.name) is None]
+        return [source for source in config.source if host_of(config.host, source.name) is None]
     return [source for source in config.source if source.name in host.sources]
 
 
-def this_host(config: Config, name: str | None, hostname: str) -> HostConfig | None:
+def this_host(hosts: Sequence[HostConfig], name: str | None, hostname: str) -> HostConfig | None:
     """Return the host that a process runs on; None without any [[host]]. name: as an option gives it; hostname: the machine's.
 
     Raises ConfigError for a host that is not configured.
     """
-    known = {host.name: host for host in config.host}
+    known = {host.name: host for host in hosts}
     if name is not None and name not in known:
         listed = nearest(name, known) or (f"; configured: {', '.join(known)}" if known else "; no [[host]] is configured")
         raise ConfigError([f"--host: unknown host {name!r}{listed}"])
     if not known:
         return None
     found = known.get(name or hostname) or known.get(hostname.partition(".")[0])
-    short = [host for host in config.host if host.name.partition(".")[0] == hostname]
+    short = [host for host in hosts if host.name.partition(".")[0] == hostname]
     if found is None and len(short) > 1:
         names = " and ".join(host.name for host in short)
         raise ConfigError([f"this machine is {hostname!r}, which may be {names}: give --host NAME, or the machine a name with its domain"])

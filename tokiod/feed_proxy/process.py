@@ -42,7 +42,7 @@ class FeedProcess:
         check_private(config.run)
         self._memory = ResidentMemory()
         catalogue.start_counting(config.counters, "feed", config.source)
-        external = Publisher(config.feed.endpoint, keys=feed_server_keys(config), mode=SHARED_SOCKET_MODE)
+        external = Publisher(config.feed.endpoint, keys=feed_server_keys(config.feed, config.secrets), mode=SHARED_SOCKET_MODE)
         self.proxy = FeedProxy(config.feed_inner, external)
         self._notified_at = 0.0
         log.info("feed.ready", endpoint=config.feed.endpoint)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tokiod.config.schema import Config
+    from tokiod.config.schema import HubConfig
 
 
 class NodeClasses:
@@ -40,10 +40,10 @@ class NodeClasses:
         return any(pattern.fullmatch(node) for pattern in self._patterns[name])
 
 
-def hub_keys(config: Config) -> tuple[ServerKeys, NodeClasses]:
+def hub_keys(hub: HubConfig, secrets: Path) -> tuple[ServerKeys, NodeClasses]:
     """Return the hub's keys with those that it allows, and the classes. Raises ConfigError."""
-    if config.hub.clients is None or config.hub.secret_key_file is None:
+    if hub.clients is None or hub.secret_key_file is None:
         raise ConfigError(["hub.endpoint is missing: a hub needs an address and keys (docs/nodes.md)"])
-    clients = config.secrets / config.hub.clients
-    own = ServerKeys(key_pair(config.hub.secret_key_file, config.secrets), clients)
-    return own, NodeClasses(clients, config.hub.classes)
+    clients = secrets / hub.clients
+    own = ServerKeys(key_pair(hub.secret_key_file, secrets), clients)
+    return own, NodeClasses(clients, hub.classes)

@@ -54,7 +54,7 @@ class HubProcess:
         self._service, self._notifier = service, service.notifier
         config = service.load()
         check_private(config.run)
-        keys, classes = hub_keys(config)
+        keys, classes = hub_keys(config.hub, config.secrets)
         self._memory = ResidentMemory()
         catalogue.start_counting(config.counters, "hub", config.source)
         options: dict[int, int] = {
@@ -96,7 +96,7 @@ class HubProcess:
         """Read the configuration again: which keys, classes and names are allowed, and the rates. Other changes need another process."""
         with self._service.reloading(), spare_descriptors():
             config = self._service.load()
-            _, classes = hub_keys(config)
+            _, classes = hub_keys(config.hub, config.secrets)
             self.hub.reload(config.hub, classes)
             if self._agents.reload_allowed_keys():
                 self.hub.disconnected()

@@ -76,7 +76,7 @@ class CollectorsProcess:
         self._sender = _sender(self._config, self._reopen_ledger, self._host)
         self._ledger: Ledger | None = None
         self._sources: Sources | None = None
-        self._links = HostLinks(self._config, clock) if other_hosts(self._config) else None
+        self._links = HostLinks(self._config, clock) if other_hosts(self._config.host) else None
         self._reload_requested = asyncio.Event()
         self._repeats = Repeats(clock)
 
@@ -135,7 +135,7 @@ class CollectorsProcess:
     def _reload_hosts(self, config: Config) -> None:
         if self._links is not None:
             self._links.configure(config)
-        elif other_hosts(config):
+        elif other_hosts(config.host):
             raise ConfigError(["host: the first other [[host]] takes effect at a restart of the collectors"])
 
     def request_reload(self) -> None:

@@ -89,7 +89,7 @@ class SourceFactory:
     def collector(self, source: SourceConfig) -> Collector:
         """Return a new collector of a source, here or on its host. Raises what its plugin raises; TokiodError for a host without links."""
         collector = plugins.load(source.kind).live(source, self._site)
-        if (host := host_of(self._config, source.name)) is None:
+        if (host := host_of(self._config.host, source.name)) is None:
             return collector
         if self._links is None:
             raise TokiodError(f"source {source.name} runs on host {host.name}: only the daemon reaches it; start the daemon")
@@ -99,7 +99,7 @@ class SourceFactory:
 
     def place(self, source: SourceConfig) -> str:
         """Return the name of the host that collects a source, empty for this one."""
-        host = host_of(self._config, source.name)
+        host = host_of(self._config.host, source.name)
         return "" if host is None else host.name
 
     async def submit(self, collected: Collected) -> Answer:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def read(config: Config, real_now: float) -> list[HostState]:
     """Return the states of all hosts, the writer's first; none without [[host]]. real_now: of the machine's clock."""
-    if (writer := writers_host(config)) is None:
+    if (writer := writers_host(config.host)) is None:
         return []
     return [_known(config, writer), *_others(config, real_now)]
 

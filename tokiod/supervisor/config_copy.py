@@ -9,7 +9,7 @@ import msgspec
 
 from tokiod.archive.lock import lock_owner
 from tokiod.archive.rights import make_private
-from tokiod.bus import curve
+from tokiod.bus.curve import feed_server_keys, hosts_server_keys
 from tokiod.config import load as configuration
 from tokiod.config.schema import Config
 from tokiod.errors import ConfigError
@@ -85,9 +85,10 @@ class ConfigCopy:
 
 def _check_keys(config: Config) -> None:
     """Read all keys that a configuration names for the daemon and its hub. Raises ConfigError."""
-    curve.check(config)
+    feed_server_keys(config.feed, config.secrets)
+    hosts_server_keys(config.host, config.secrets)
     if config.hub.endpoint is not None:
-        hub_keys(config)
+        hub_keys(config.hub, config.secrets)
 
 
 def changes(old: Config, new: Config) -> Reloaded:

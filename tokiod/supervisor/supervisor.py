@@ -134,7 +134,7 @@ class Supervisor:
 
             self._metrics = MetricsServer(config.metrics.address, config, self._children.health, self._clock)
             self._metrics.open()
-        unneeded = {"hub": config.hub.endpoint is None, "relay": not other_hosts(config)}
+        unneeded = {"hub": config.hub.endpoint is None, "relay": not other_hosts(config.host)}
         without = [name for name, is_unneeded in unneeded.items() if is_unneeded]
         self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config), without)
 

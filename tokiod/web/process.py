@@ -45,7 +45,7 @@ def run(service: Service[Config], clock: Clock) -> None:
 async def _serve(service: Service[Config], clock: Clock) -> None:
     config, stopping, notifier = service.load(), asyncio.Event(), service.notifier
     _check_readable(config)
-    keys = web_client_keys(config)
+    keys = web_client_keys(config.web, config.secrets)
     server = WebServer(Views(config, clock), config.web.hosts)
     following = _Following(server.stream)
     service.on_signals(stopping.set, lambda: _reload(service, server, following))
@@ -72,7 +72,7 @@ def _reload(service: Service[Config], server: WebServer, following: _Following) 
     result = "refused"
     with service.reloading():
         config = service.load()
-        keys = web_client_keys(config)
+        keys = web_client_keys(config.web, config.secrets)
         server.views.config, server.hosts = config, frozenset(config.web.hosts)
         following.follow(config.feed.local_endpoint, keys)
         result = "loaded"

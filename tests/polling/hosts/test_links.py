@@ -53,7 +53,7 @@ def many(tmp_path, monkeypatch):
 def collector(links, config, name, datasets=None):
     section = next(source for source in config.source if source.name == name)
     twin = plugins.load(section.kind).live(section, Site(Calendar("UTC"), None))
-    return section, remote_collector(links.hosts[hosts.host_of(config, name).name], section, twin, SystemClock(), datasets)
+    return section, remote_collector(links.hosts[hosts.host_of(config.host, name).name], section, twin, SystemClock(), datasets)
 
 
 def same(one, two):
@@ -206,8 +206,8 @@ def dealer(many, name):
     config = many.load()
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.DEALER)
-    host_client_keys(config, hosts.this_host(config, name, "")).secure(socket)
-    socket.connect(hosts.writers_host(config).endpoint)
+    host_client_keys(config.host, hosts.this_host(config.host, name, ""), config.secrets).secure(socket)
+    socket.connect(hosts.writers_host(config.host).endpoint)
     try:
         yield socket
     finally:

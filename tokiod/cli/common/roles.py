@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def role(config: Config, name: str | None) -> HostConfig | None:
     """Return this host; None without any [[host]]. name: of --host. Raises ConfigError for a host that is not configured."""
-    return this_host(config, name, socket.gethostname())
+    return this_host(config.host, name, socket.gethostname())
 
 
 def known_role(config: Config) -> HostConfig | None:
@@ -38,7 +38,7 @@ def check_writers_host(config: Config, name: str | None) -> None:
 
 def check_collected_here(config: Config, source: str) -> None:
     """Raise Failed for a source that this machine can't query, because another host collects it."""
-    host = host_of(config, source)
+    host = host_of(config.host, source)
     if host is not None and host != role(config, None):
         raise Failed(f"{source} is collected on host {host.name}: run this there")
 
@@ -51,7 +51,7 @@ def collected_here(config: Config, name: str | None = None) -> list[SourceConfig
 
 def other_role(name: str, config: Config) -> HostConfig:
     """Return a host that is not the writer's, at each reload. Raises ConfigError where it is no longer one."""
-    host = this_host(config, name, "")
+    host = this_host(config.host, name, "")
     if host is None or host.is_writers:
         raise ConfigError([f"host {name}: it collects its sources while this process runs; restart it to give it another role"])
     return host

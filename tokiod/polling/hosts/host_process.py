@@ -114,8 +114,8 @@ class HostProcess:
                 self._renewed.set()
 
     def _use(self, config: Config) -> None:
-        host, writer = self._find(config), writers_host(config)
-        keys = host_client_keys(config, host)
+        host, writer = self._find(config), writers_host(config.host)
+        keys = host_client_keys(config.host, host, config.secrets)
         log_warnings(config)
         self._host, self._keys = host, keys
         sources = {source.name: source for source in sources_of(config, host)}

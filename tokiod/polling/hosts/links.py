@@ -57,7 +57,7 @@ class HostLinks:
 
     def configure(self, config: Config) -> None:
         """Use the hosts and sources of another configuration. Raises ConfigError."""
-        wanted = {host.name: host for host in other_hosts(config)}
+        wanted = {host.name: host for host in other_hosts(config.host)}
         for name, host in list(self.hosts.items()):
             if name not in wanted:
                 host.lose("it is no longer configured")
@@ -190,7 +190,7 @@ class HostLinks:
             log.warning("host.refused", host=host.config.name, address=address, reason=reason, detail=detail, times=times)
 
     def _note_missing_keys(self, config: Config) -> None:
-        for name, path in host_key_files(config).items():
+        for name, path in host_key_files(config.host, config.secrets).items():
             host = self.hosts[name]
             if not is_there(path):
                 host.lose("its key was removed")

@@ -74,7 +74,7 @@ class Relay:
         self._service, self._notifier, self._monotonic = service, service.notifier, monotonic
         config = service.load()
         check_private(config.run)
-        keys = hosts_server_keys(config)
+        keys = hosts_server_keys(config.host, config.secrets)
         if keys is None:
             raise ConfigError([NO_HOSTS])
         self._keys, self._endpoint = keys, _endpoint(config)
@@ -123,9 +123,9 @@ class Relay:
         """Read the configuration again: which hosts and keys are allowed, and where they connect."""
         with self._service.reloading(), spare_descriptors():
             config = self._service.load()
-            if not other_hosts(config):
+            if not other_hosts(config.host):
                 raise ConfigError([NO_HOSTS])
-            self._keys.files = host_key_files(config)
+            self._keys.files = host_key_files(config.host, config.secrets)
             if self._keys.reload() or _endpoint(config) != self._endpoint:
                 self._endpoint = _endpoint(config)
                 self._close()
@@ -236,7 +236,7 @@ class Relay:
 
 
 def _endpoint(config: Config) -> str:
-    writer = writers_host(config)
+    writer = writers_host(config.host)
     return str(writer.endpoint if writer else "")
 
 
