@@ -113,7 +113,7 @@ def archive(tmp_path):
 @pytest.fixture
 def rows(archive, tmp_path):
     (tmp_path / "x").mkdir()
-    made = FileRows(configuration.load(tmp_path / "tokiod.toml"), archive.zone, Known(tmp_path / "x"), 600)
+    made = FileRows(configuration.load(tmp_path / "tokiod.toml").templates, archive.zone, Known(tmp_path / "x"), 600)
     yield made
     made.close()
 

@@ -2,7 +2,6 @@
 
 import random
 from itertools import pairwise
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -365,9 +364,7 @@ def test_targets_that_answered_in_any_attempt_at_a_window_polled_it(made):
 def _listed(made, start, end):
     """The page's list of a span, and what the export has of it."""
     given = {"system": "fs", "start": iso(start), "end": iso(end), "by": "open", "of": "job", "limit": "9", "target": ""}
-    jobs = SimpleNamespace(users_of=lambda _: "names")
-    config = SimpleNamespace(jobs=jobs, templates=(str(made.root.parent / "{system}.%Y-%m-%d.hdf5"),))
-    found = msgspec.json.decode(bytes(JobLists().of(config, given, DAY + 9000)), type=JobList)
+    found = msgspec.json.decode(bytes(JobLists().of(days(made), "names", given, DAY + 9000)), type=JobList)
     rows = "".join(JobExport(days(made), Span(start, end), "names").json_pieces())
     return [(one.job, one.rate) for one in found.lines], rows
 

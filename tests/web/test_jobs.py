@@ -101,7 +101,7 @@ def test_an_answer_is_kept_until_a_file_changes_and_one_list_is_read_at_a_time(t
     given = {"system": "fs", "start": str(START), "end": "now", "by": "bytes", "of": "job", "target": "", "limit": "50"}
 
     def asked(**other):
-        return json.loads(bytes(lists.of(made.config, given | other, NOW)))
+        return json.loads(bytes(lists.of(Days((days.root,), "fs"), "no", given | other, NOW)))
 
     assert asked() == asked()
     assert len(reads) == 1
@@ -123,7 +123,7 @@ def test_a_list_changes_with_a_window_before_its_span_that_comes_late_and_with_a
     given = {"system": "fs", "start": str(START + 180), "end": str(START + 240), "by": "write", "of": "job", "target": "", "limit": "50"}
 
     def asked():
-        found = json.loads(bytes(lists.of(made.config, given, NOW)))
+        found = json.loads(bytes(lists.of(Days((days.root,), "fs"), "no", given, NOW)))
         return found["total"], found["newest"] - START
 
     assert asked() == (pytest.approx(600 * 5 / (2 * 86400 + 185) / 60), 240)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tokiod.change_sink import Block
 from tokiod.errors import Fatal, Transient
-from tokiod.path_template import files_of, fill
+from tokiod.path_template import files_of, fill, root_of
 from tokiod.reader.errors import NotTts
 from tokiod.reader.part import OpenParts
 from tokiod.tts.live.files import exists, replace_file
@@ -24,12 +24,11 @@ from tokiod.tts.schema import group_of, natural_key
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from tokiod.config.schema import Config
     from tokiod.reader.part import Part, Shape
     from tokiod.window import Calendar, Day
 
@@ -135,11 +134,11 @@ class Piece:
 class FileRows:
     """The day files of an archive, as blocks. Its methods block. They raise Transient for what can't be read now, Fatal without rights.
 
-    window: the seconds of which a piece is a whole number.
+    templates: of the files, those of the archive first; window: the seconds of which a piece is a whole number.
     """
 
-    def __init__(self, config: Config, calendar: Calendar, known: Known, window: int) -> None:
-        self.config, self._calendar, self._known, self._window = config, calendar, known, window
+    def __init__(self, templates: Sequence[str], calendar: Calendar, known: Known, window: int) -> None:
+        self._templates, self._calendar, self._known, self._window = templates, calendar, known, window
         self._parts = OpenParts(MAX_OPEN_FILES)
         self.piece_bytes, self.divisor = PIECE_BYTES, 1
 
@@ -149,19 +148,19 @@ class FileRows:
 
     def days(self, system: str, last: dt.date) -> list[Day]:
         """Return the site days of which a system has a file, oldest first, up to a date."""
-        if exists(root := self.config.archive.root) and not os.access(root, os.R_OK | os.X_OK):
+        if exists(root := root_of(self._templates[0])) and not os.access(root, os.R_OK | os.X_OK):
             raise _denied(root)
-        found = {path for template in self.config.templates for path in files_of(template)}
+        found = {path for template in self._templates for path in files_of(template)}
         date, days = dt.date(FIRST_YEAR, 1, 1), list["Day"]()
         while found and date <= last:
-            if any(fill(template, date, system) in found for template in self.config.templates):
+            if any(fill(template, date, system) in found for template in self._templates):
                 days.append(self._calendar.day_of_date(date))
             date += dt.timedelta(days=1)
         return days
 
     def path(self, system: str, day: Day) -> Path | None:
         """Return the file of a day, None while it is missing."""
-        ways = (fill(template, day.date, system) for template in self.config.templates)
+        ways = (fill(template, day.date, system) for template in self._templates)
         try:
             return next((path for path in ways if exists(path)), None)
         except PermissionError as error:

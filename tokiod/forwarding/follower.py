@@ -39,7 +39,7 @@ class Follower(Generic[S]):
     def __init__(self, config: Config, section: SinkConfig, directory: Path, clock: Clock, shown: ShownState) -> None:
         self.config, self.section, self.directory, self.clock, self.shown = config, section, directory, clock, shown
         self.calendar = config.calendar
-        self.rows = FileRows(config, self.calendar, Known(directory), section.window)
+        self.rows = FileRows(config.templates, self.calendar, Known(directory), section.window)
         self._reader = ChangeReader(config.archive.ledger_copy)
         self._file = CursorFile(directory)
         self.cursor = self._file.load()

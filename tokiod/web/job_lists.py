@@ -10,7 +10,6 @@ import msgspec
 from tokiod.analysis.top import NoSuchOperation, NoSuchTarget, Top, top
 from tokiod.job_columns import kind_for
 from tokiod.jobs.rows import table_files
-from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.web.kept_answers import KeptAnswers
 from tokiod.web.query import MAX_SPAN_SECONDS, span
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from pathlib import Path
 
-    from tokiod.config.schema import Config
+    from tokiod.jobs.identity import Users
     from tokiod.jobs.span import Days
 
 MAX_FILE_BYTES = 512 << 20
@@ -50,9 +49,8 @@ class JobLists:
     def __init__(self) -> None:
         self._kept, self._reading = KeptAnswers(KEPT_BYTES), threading.Lock()
 
-    def of(self, config: Config, given: Mapping[str, str], now: float) -> msgspec.Raw:
+    def of(self, days: Days, users: Users, given: Mapping[str, str], now: float) -> msgspec.Raw:
         """Return a JobList, encoded. The span is made of whole minutes, so that viewers of the present share it. Raises Refused."""
-        users, days = config.jobs.users_of("page"), Templates(config.templates).jobs(given["system"])
         if given["of"] == "user" and users == "no":
             raise Refused(USERS_NOT_SHOWN, "this site shows no users here: see [jobs] users_in", "of")
         wanted = _whole_minutes(span(given, now, MAX_SPAN_SECONDS), days)
@@ -70,7 +68,7 @@ class JobLists:
         return msgspec.Raw(_with_newest(self._kept.get(key, made), days.newest() or 0))
 
 
-def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Any) -> bytes:
+def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Users) -> bytes:
     of: Any = given["of"]
     try:
         found = top(days, wanted, given["by"], users, of=of, limit=int(given["limit"]), targets=given["target"])

@@ -165,7 +165,8 @@ class Views:
     def jobs(self, given: Parameters) -> Raw:
         """Return a JobList, encoded. Raises Refused, TokiodError, OSError."""
         self._check_system(given["system"])
-        return self._jobs.of(self.config, given, self.now())
+        days, users = Templates(self.config.templates).jobs(given["system"]), self.config.jobs.users_of("page")
+        return self._jobs.of(days, users, given, self.now())
 
     def matrix(self, given: Parameters, known_tag: str) -> tuple[str, bytes | None]:
         """Return the ETag of a picture, and its bytes, deflated by zlib; None in their place if the tag is the known one.
