@@ -8,13 +8,13 @@ import pytest
 from users import READERS, SERVICE, USERS, need_users, open_directory
 
 from tokiod.archive.rights import RightsChanged, make_private, upgrade
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import TokiodError
 
 UPGRADE = """
 import sys
 from tokiod.archive.rights import upgrade
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 print(upgrade(ArchiveConfig(path=sys.argv[1])))
 """
 

@@ -31,7 +31,7 @@ from sinks.tts.sink import TtsSink
 from tokiod.agent import wire
 from tokiod.agent.metric import counter
 from tokiod.archive.layout import daily
-from tokiod.config.schema import ArchiveConfig, HubConfig
+from tokiod.config.sections import ArchiveConfig, HubConfig
 from tokiod.crossing.codec import Frame, decode
 from tokiod.crossing.dialogue import Collect, Data
 from tokiod.hub.hub import Hub

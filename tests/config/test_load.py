@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import collectors
 from tokiod.config import load as configuration
 from tokiod.config import machine_checks, plugins
-from tokiod.config.schema import ArchiveConfig, BusConfig, Config, FeedConfig
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig, BusConfig, FeedConfig
 from tokiod.errors import ConfigError
 from tokiod.window import Calendar
 

@@ -10,7 +10,7 @@ from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import load as configuration
 from tokiod.config import plugins
-from tokiod.config.schema import RETIRED_KEYS
+from tokiod.config.sections import RETIRED_KEYS
 
 CONFIG = Path(__file__).parents[2] / "config"
 MAIN = (CONFIG / "tokiod.toml").read_text()

@@ -14,7 +14,7 @@ from collectors.nodes.hub_protocol import List
 from tokiod import job_columns
 from tokiod.agent import wire
 from tokiod.agent.metric import Metric
-from tokiod.config.schema import HubConfig
+from tokiod.config.sections import HubConfig
 from tokiod.crossing.codec import decode
 from tokiod.crossing.dialogue import Cancel, Collect, Count, Counted, Data, Failed
 from tokiod.errors import ConfigError

@@ -7,7 +7,7 @@ import pytest
 from ledger_entries import NOW, config, entry
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import COPY_SECONDS, readable_ledger
@@ -117,7 +117,7 @@ def test_which_file_a_user_reads():
     need_users()
     code = """
 import sys
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.ledger.published_copy import readable_ledger
 print(readable_ledger(ArchiveConfig(path=sys.argv[1])))
 """

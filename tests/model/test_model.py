@@ -34,7 +34,8 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.bus.protocol import Part
 from tokiod.bus.receiver import Arrived
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.ledger.changes import KEEP_SECONDS
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock

@@ -7,7 +7,8 @@ import pytest
 
 from tokiod.change_sink import SinkConfig
 from tokiod.config.hosts import HostConfig
-from tokiod.config.schema import ArchiveConfig, Config, FeedConfig
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig, FeedConfig
 from tokiod.published.sinks import STATE_FILE
 from tokiod.published.state_file import publish, published
 from tokiod.reports import hosts, sinks

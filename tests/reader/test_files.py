@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.reader.files import day_files
 from tokiod.window import Calendar
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.clock import MachineClock
     from tests.simulation.loop import SimulatedLoop
-    from tokiod.config.schema import HubConfig
+    from tokiod.config.sections import HubConfig
     from tokiod.crossing.codec import Frame
     from tokiod.window_data import WindowData
 

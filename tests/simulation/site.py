@@ -45,7 +45,8 @@ from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.bus import feed, sender
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
-from tokiod.config.schema import ArchiveConfig, BusConfig, Config, HubConfig
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig, BusConfig, HubConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import TokiodError
 from tokiod.jobs import table as job_table

@@ -14,7 +14,8 @@ from pathlib import Path
 from booted import PACKAGES, Machine, wait
 
 from tokiod.clock import SimulatedClock
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT, free_port

@@ -8,7 +8,8 @@ from typing import ClassVar
 import archive_model as model
 
 from tokiod.collector import SourceConfig
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.files import REAL

@@ -12,7 +12,8 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import Refusal
 from tokiod.hub.to_rows import JOB_FIELDS, JOB_METRICS, job_rows
 from tokiod.jobs.rows import directory_of, read, table_files

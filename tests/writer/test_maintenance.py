@@ -18,7 +18,8 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import mark, marked_files
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import Refusal
 from tokiod.ledger.changes import Change

@@ -8,7 +8,8 @@ from collectors import lmt
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import TokiodError
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.layout import form_of, open_for_reading

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from collectors import lmt, lustre
 from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.config.load import load
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.runtime.sd_notify import Notifier

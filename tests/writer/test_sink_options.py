@@ -8,7 +8,8 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.config.schema import ArchiveConfig, Config
+from tokiod.config.schema import Config
+from tokiod.config.sections import ArchiveConfig
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.files import Files
 from tokiod.window import Calendar, Window

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
 
 PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640

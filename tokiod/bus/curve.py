@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import zmq.asyncio
 
     from tokiod.config.hosts import HostConfig
-    from tokiod.config.schema import FeedConfig, WebConfig
+    from tokiod.config.sections import FeedConfig, WebConfig
 
 log = structlog.get_logger()
 

@@ -19,19 +19,8 @@ from tokiod.config import checks, hosts, jobs, plugins, site, toml_file
 from tokiod.config import convert as shape
 from tokiod.config.hosts import HostConfig
 from tokiod.config.jobs import JobsConfig
-from tokiod.config.schema import (
-    CONTROL_SOCKET,
-    FEED_INNER_SOCKET,
-    HUB_INNER_SOCKET,
-    RELAY_INNER_SOCKET,
-    RETIRED_KEYS,
-    BusConfig,
-    Config,
-    FeedConfig,
-    HubConfig,
-    MetricsConfig,
-    WebConfig,
-)
+from tokiod.config.schema import CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET, RELAY_INNER_SOCKET, Config
+from tokiod.config.sections import RETIRED_KEYS, BusConfig, FeedConfig, HubConfig, MetricsConfig, WebConfig
 from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError

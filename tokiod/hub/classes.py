@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tokiod.config.schema import HubConfig
+    from tokiod.config.sections import HubConfig
 
 
 class NodeClasses:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokiod.clock import Clock
-    from tokiod.config.schema import HubConfig
+    from tokiod.config.sections import HubConfig
     from tokiod.crossing.codec import Frame
     from tokiod.hub.classes import NodeClasses
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.config.jobs import JobsConfig
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
     from tokiod.window_data import Collected, TableRows
 
 Users = Literal["names", "hashed", "no"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
     from tokiod.reader.span import Span
     from tokiod.window import Calendar, Day
 

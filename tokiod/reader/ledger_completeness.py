@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
     from tokiod.ledger.expected import Expected
     from tokiod.reader.completeness import State
     from tokiod.reader.span import Span

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tokiod.archive.layout import FileSlot
     from tokiod.collector import SourceConfig
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
     from tokiod.ledger.ledger import Ledger
     from tokiod.tts.live.files import Files
 

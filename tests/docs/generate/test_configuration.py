@@ -12,7 +12,7 @@ import pytest
 from docs.generate.configuration import entries, manual_page, page, sections
 from tokiod.collector import SourceConfig
 from tokiod.config import convert, plugins
-from tokiod.config.schema import ArchiveConfig, BusConfig, FeedConfig, MetricsConfig, WebConfig
+from tokiod.config.sections import ArchiveConfig, BusConfig, FeedConfig, MetricsConfig, WebConfig
 from tokiod.config.watched_folder import Watched
 from tokiod.option import option
 

@@ -19,7 +19,7 @@ from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.collector import Site, SourceConfig, collect_window
 from tokiod.config import plugins
-from tokiod.config.schema import ArchiveConfig
+from tokiod.config.sections import ArchiveConfig
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry

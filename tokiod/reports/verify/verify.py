@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.config.schema import ArchiveConfig
+    from tokiod.config.sections import ArchiveConfig
     from tokiod.ledger.counts import Counts
     from tokiod.ledger.ledger import Ledger
     from tokiod.reports.verify.scratch_archive import VerifiedSource
