@@ -24,6 +24,7 @@ def report(tmp_path_factory):
     (copy / "tokiod" / "writer" / "sql.py").write_text("import sqlite3\n")
     (copy / "tokiod" / "reports" / "simulated.py").write_text("import tokiod.testing.clock\n")
     (copy / "tokiod" / "config" / "high.py").write_text("import tokiod.bus.wire\n")
+    (copy / "tokiod" / "ledger" / "configured.py").write_text("import tokiod.config.schema\n")
     (copy / "tokiod" / "agent" / "reused.py").write_text("import tokiod.errors\n")
     (copy / "tokiod" / "agent" / "heavy.py").write_text("import numpy\n")
     (copy / "collectors" / "lmt" / "files.py").write_text("import tokiod.tts.live.files\n")
@@ -41,6 +42,7 @@ def report(tmp_path_factory):
         "tokiod.bus.hdf5 -> h5py",
         "tokiod.writer.sql -> sqlite3",
         "tokiod.reports.simulated -> tokiod.testing.clock",
+        "tokiod.ledger.configured -> tokiod.config.schema",
         "tokiod.agent.reused is not allowed to import tokiod.errors",
         "tokiod.agent.heavy -> numpy",
         "collectors.lmt.files is not allowed to import tokiod.tts.live.files",
