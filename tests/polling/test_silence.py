@@ -7,7 +7,7 @@ import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, one_cell, sites
 from structlog.testing import capture_logs
 
-from tokiod.polling.silence import EMPTY_IN_BACKFILL
+from tokiod.polling.silence import EMPTY_IN_BACKFILL, EmptyWindow, decide
 from tokiod.units import NEVER
 from tokiod.window import Window
 
@@ -28,6 +28,34 @@ class Records:
 
     def __call__(self, window):
         return one_cell(window) if self.found and self.has(window) else []
+
+
+NEWEST = {
+    "may_return": True, "premature": 0.0, "age": 75.0, "is_older": False, "has_data": True, "silence": 60, "empty_after": EMPTY_AFTER,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds"),
+    [
+        ({}, None),
+        ({"silence": EMPTY_AFTER - 1}, None),
+        ({"silence": EMPTY_AFTER}, EMPTY_AFTER),
+        ({"silence": EMPTY_AFTER, "age": 7200.0}, 7200.0),
+        ({"silence": EMPTY_AFTER, "is_older": True}, EMPTY_AFTER),
+        ({"silence": EMPTY_AFTER, "may_return": False}, None),
+        ({"has_data": False}, None),
+        ({"is_older": True, "silence": 0}, None),
+        ({"is_older": True}, EMPTY_AFTER),
+        ({"is_older": True, "has_data": False, "silence": 0}, EMPTY_AFTER),
+        ({"is_older": True, "may_return": False}, None),
+        ({"premature": 300.0}, 300.0),
+        ({"premature": 300.0, "silence": EMPTY_AFTER, "age": -225.0}, 300.0),
+        ({"premature": 300.0, "may_return": False}, None),
+    ],
+)
+def test_a_window_without_records_is_stored_or_kept_apart_for_some_time(facts, seconds):
+    assert decide(EmptyWindow(**NEWEST | facts)) == seconds
 
 
 def empty(s):

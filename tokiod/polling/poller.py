@@ -132,7 +132,7 @@ class Poller:
 
     def doubts(self, collected: Collected) -> bool:
         """Return whether a window of a backfill without records may have some once the source returns any."""
-        return self._silence.doubts(collected, self._premature_seconds(collected.meta.window))
+        return self._silence.verdict(collected, self._premature_seconds(collected.meta.window)) is not None
 
     def _premature_seconds(self, window: Window) -> float:
         return self._schedule.premature_seconds(window, self._clock.time(), self._clock.monotonic())
@@ -230,9 +230,9 @@ class Poller:
             return
         if self._has_ended_silence(collected):
             self._schedule.release_empty()
-        premature = self._premature_seconds(window)
-        if self._silence.doubts(collected, premature) and self._status.empty_window(window):
-            self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window, premature))
+        seconds = self._silence.verdict(collected, self._premature_seconds(window))
+        if seconds is not None and self._status.empty_window(window):
+            self._schedule.keep_empty(window, self._clock.monotonic() + seconds)
             self._answered_well(window, query, _lacks(collected))
             return
         answer = await self._submit(collected)
