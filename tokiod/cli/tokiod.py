@@ -20,6 +20,8 @@ from tokiod.runtime.process_setup import keep_freed_memory, raise_descriptor_lim
 
 if TYPE_CHECKING:
     from tokiod.cli.common.start import Start
+    from tokiod.config.schema import Config
+    from tokiod.runtime.service import Service
 
 
 @click.group(cls=PlainGroup, modules=("agent", "check", "demo", "keygen"), epilog=examples("tokiod check", "tokiod run"))
@@ -107,14 +109,9 @@ def feed(start: Start) -> None:
 
     Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
     """
-    service = start.service()
-    if start.parent is None:
-        start.log_config(service.load())
     from tokiod.feed_proxy.process import run as forward  # noqa: PLC0415 - as above
 
-    service.catch_signals()
-    freeze_imports()
-    forward(service)
+    forward(_begun(start))
 
 
 @main.command(epilog=examples("tokiod hub"))
@@ -126,14 +123,9 @@ def hub(start: Start) -> None:
 
     Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
     """
-    service = start.service()
-    if start.parent is None:
-        start.log_config(service.load())
     from tokiod.hub.process import run as serve  # noqa: PLC0415 - as above
 
-    service.catch_signals()
-    freeze_imports()
-    serve(service, start.clock)
+    serve(_begun(start), start.clock)
 
 
 @main.command(epilog=examples("tokiod relay"))
@@ -145,14 +137,9 @@ def relay(start: Start) -> None:
 
     Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
     """
-    service = start.service()
-    if start.parent is None:
-        start.log_config(service.load())
     from tokiod.polling.hosts.relay import run as serve  # noqa: PLC0415 - as above
 
-    service.catch_signals()
-    freeze_imports()
-    serve(service)
+    serve(_begun(start))
 
 
 @main.command(epilog=examples("tokiod web"))
@@ -184,6 +171,16 @@ def sink(start: Start, name: str) -> None:
 
     freeze_imports()
     forward(name, start.service(), start.clock)
+
+
+def _begun(start: Start) -> Service[Config]:
+    """Return the service of a process with a loop of its own, which everything is imported for."""
+    service = start.service()
+    if start.parent is None:
+        start.log_config(service.load())
+    service.catch_signals()
+    freeze_imports()
+    return service
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tokiod.bus.publisher import Publisher
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.feed_proxy.proxy import FeedProxy
 from tokiod.metrics import catalogue
-from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import limited, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
@@ -80,11 +80,6 @@ class FeedProcess:
 
 def run(service: Service[Config]) -> None:
     """Forward the feed until the service must stop. Raises ConfigError, TokiodError for a socket that can't be opened."""
-    limit_descriptors(MAX_DESCRIPTORS)
-    process = FeedProcess(service)
-    limit_data(MAX_DATA_BYTES)
-    try:
+    with limited(lambda: FeedProcess(service), descriptors=MAX_DESCRIPTORS, data_bytes=MAX_DATA_BYTES) as process:
         process.serve()
-    finally:
-        process.close()
     log.info("feed.stopped")

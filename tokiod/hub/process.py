@@ -18,7 +18,7 @@ from tokiod.hub.classes import hub_keys
 from tokiod.hub.hub import Hub
 from tokiod.hub.messages import UNDECODABLE
 from tokiod.metrics import catalogue
-from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import limited, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
@@ -153,11 +153,6 @@ class HubProcess:
 
 def run(service: Service[Config], clock: Clock) -> None:
     """Serve agents until the service must stop. Raises ConfigError, TokiodError for a socket that can't be opened."""
-    limit_descriptors(MAX_DESCRIPTORS)
-    process = HubProcess(service, clock)
-    limit_data(MAX_DATA_BYTES)
-    try:
+    with limited(lambda: HubProcess(service, clock), descriptors=MAX_DESCRIPTORS, data_bytes=MAX_DATA_BYTES) as process:
         process.serve()
-    finally:
-        process.close()
     log.info("hub.stopped")

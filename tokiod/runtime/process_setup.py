@@ -9,10 +9,17 @@ import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+class _Closed(Protocol):
+    def close(self) -> None: ...
+
+
+P = TypeVar("P", bound=_Closed)
 
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
@@ -80,10 +87,25 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def limit_descriptors(most: int) -> None:
-    """Set the soft limit of descriptors to `most`, or to three quarters of the hard limit where that is less: see spare_descriptors()."""
+@contextmanager
+def limited(make: Callable[[], P], *, descriptors: int, data_bytes: int) -> Iterator[P]:
+    """Make, and close, what serves clients that may be hostile, within limits of this process.
+
+    descriptors: the soft limit, or three quarters of the hard one where that is less: see spare_descriptors(). data_bytes: that may be
+    allocated (RLIMIT_DATA) beyond what the process has once that is made.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, hard * 3 // 4), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(descriptors, hard * 3 // 4), hard))
+    made = make()
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    most = int(fields["VmData"].split()[0]) * 1024 + data_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @contextmanager
@@ -95,15 +117,6 @@ def spare_descriptors() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def limit_data(more: int) -> None:
-    """Limit the memory that the process can allocate (RLIMIT_DATA) to so many bytes more than it has now."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    most = int(fields["VmData"].split()[0]) * 1024 + more
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def free_unused_memory() -> None:

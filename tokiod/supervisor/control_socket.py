@@ -30,7 +30,7 @@ REQUEST_SECONDS = 5.0
 MAX_CLIENTS = 256
 """Connections at the same time; others are closed at once."""
 _CREDENTIALS = struct.Struct("3i")
-TWO_UNITS = "Separate units have no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors tokiod-feed"
+SEPARATE_UNITS = "Separate units have no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors tokiod-feed"
 
 log = structlog.get_logger()
 
@@ -155,7 +155,7 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
                 answer: Answer = msgspec.json.decode(lines.readline(MAX_LINE_BYTES), type=Answer)
                 return answer
         except (FileNotFoundError, ConnectionRefusedError):
-            raise TokiodError(f"no daemon answers at {path}: is it running with this configuration? {TWO_UNITS}") from None
+            raise TokiodError(f"no daemon answers at {path}: is it running with this configuration? {SEPARATE_UNITS}") from None
         except PermissionError:
             raise MayNotAsk(f"no permission to connect to {path}: only root and the daemon's user have it") from None
         except TimeoutError:

@@ -35,7 +35,7 @@ from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.metrics import catalogue
 from tokiod.polling.hosts.host_protocol import MAX_FRAME_BYTES
-from tokiod.runtime.process_setup import free_unused_memory, limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import free_unused_memory, limited, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
@@ -242,12 +242,7 @@ def _endpoint(config: Config) -> str:
 
 def run(service: Service[Config]) -> None:
     """Pass on messages until the service must stop. Raises ConfigError, AlreadyRunning where there is another relay."""
-    with ProcessLock(service.load().relay_lock, RELEASE_SECONDS, locked=RELAY):
-        limit_descriptors(MAX_DESCRIPTORS)
-        relay = Relay(service)
-        limit_data(MAX_DATA_BYTES)
-        try:
-            relay.serve()
-        finally:
-            relay.close()
+    limits = {"descriptors": MAX_DESCRIPTORS, "data_bytes": MAX_DATA_BYTES}
+    with ProcessLock(service.load().relay_lock, RELEASE_SECONDS, locked=RELAY), limited(lambda: Relay(service), **limits) as relay:
+        relay.serve()
     log.info("relay.stopped")
