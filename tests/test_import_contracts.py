@@ -23,7 +23,7 @@ def report(tmp_path_factory):
     (copy / "tokiod" / "bus" / "hdf5.py").write_text("import h5py\n")
     (copy / "tokiod" / "writer" / "sql.py").write_text("import sqlite3\n")
     (copy / "tokiod" / "reports" / "simulated.py").write_text("import tokiod.testing.clock\n")
-    (copy / "tokiod" / "config" / "high.py").write_text("import tokiod.bus.wire\n")
+    (copy / "tokiod" / "config" / "high.py").write_text("import tokiod.bus.feed_message\n")
     (copy / "tokiod" / "ledger" / "configured.py").write_text("import tokiod.config.schema\n")
     (copy / "tokiod" / "agent" / "reused.py").write_text("import tokiod.errors\n")
     (copy / "tokiod" / "agent" / "heavy.py").write_text("import numpy\n")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.bus import feed as bus_feed
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Stored
 from tokiod.bus.publisher import MAX_SUBSCRIPTIONS_PER_POLL
@@ -56,7 +56,7 @@ def received(socket, count):
     found = []
     while len(found) < count or socket.poll(20):
         frames = socket.recv_multipart()
-        header, batch = wire.decode(frames)
+        header, batch = feed_message.decode(frames)
         found.append((frames[0].decode(), header.stored, None if batch is None else batch.value.tolist()))
     return found
 
@@ -229,6 +229,6 @@ def test_pieces_of_any_batch_keep_the_limits_and_hold_its_cells(batch, most_cell
         bus_feed._column_groups.cache_clear()
         pieces = list(bus_feed.cut(batch))
         bus_feed._column_groups.cache_clear()
-    assert all(len(one) <= most_cells and len(wire.encode("fs", one)[2]) <= most_bytes for one in pieces)
+    assert all(len(one) <= most_cells and len(feed_message.encode("fs", one)[2]) <= most_bytes for one in pieces)
     assert {(one.dataset, one.form, one.step) for one in pieces} == {(batch.dataset, batch.form, batch.step)}
     assert named(*pieces) == named(batch)

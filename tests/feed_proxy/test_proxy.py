@@ -11,7 +11,7 @@ import zmq
 from counted import configured, counting_here, values
 
 from tokiod.batch import Batch
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.feed import MAX_FRAME_BYTES, Feed
 from tokiod.bus.header import Stored
 from tokiod.bus.publisher import Publisher
@@ -85,7 +85,7 @@ def received(daemon, socket, count):
         daemon.proxy.turn(2)
         while socket.poll(0):
             frames = socket.recv_multipart()
-            header, batch = wire.decode(frames)
+            header, batch = feed_message.decode(frames)
             found.append((frames[0].decode(), header.stored, None if batch is None else batch.value.tolist()))
     return found
 
@@ -230,6 +230,6 @@ def test_at_the_end_what_the_writer_sent_last_still_reaches_the_subscribers(daem
     turns = itertools.count(0, DRAIN_SECONDS / 50)
     daemon.proxy.drain(lambda: next(turns))
     daemon.stop_proxy()
-    numbers = [wire.decode(socket.recv_multipart())[0].stored.sequence for _ in range(500)]
+    numbers = [feed_message.decode(socket.recv_multipart())[0].stored.sequence for _ in range(500)]
     assert numbers == list(range(1, 501))
     daemon.start_writer("two")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keyed import wait
 
 from tokiod.batch import Batch
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Stored, encode_heartbeat
 from tokiod.errors import TokiodError
@@ -50,7 +50,7 @@ class Published:
             sequence = self.last[batch.dataset].sequence + 1 if batch.dataset in self.last else 1
             stored = self.last[batch.dataset] = Stored(self.epoch, sequence, self.watermark())
             if not lost():
-                self.receive(wire.encode("fs", batch, stored=stored))
+                self.receive(feed_message.encode("fs", batch, stored=stored))
 
     def watermark(self):
         return next(time for time in range(EPOCH, EPOCH + DAYS * DAY + STEP, STEP) if time not in self.stored)
@@ -257,14 +257,14 @@ def test_what_could_not_be_read_is_read_again_at_the_next_message_and_the_update
     last = published.last[GAUGE]
     stored = Stored(published.epoch, last.sequence + 1, last.watermark)
     with pytest.raises(TokiodError, match="what was missed of"):
-        published.receive(wire.encode("fs", gauge, stored=stored))
+        published.receive(feed_message.encode("fs", gauge, stored=stored))
     times = {int(time) for event in published.events if isinstance(event, Update) for time in event.batch.time}
     assert EPOCH + (3 * LENGTH - 1) * STEP in times
     other.unlink()
     if retry == "heartbeat":
         published.receive(encode_heartbeat("fs", GAUGE, stored))
     else:
-        published.receive(wire.encode("fs", gauge, stored=Stored(published.epoch, last.sequence + 2, last.watermark)))
+        published.receive(feed_message.encode("fs", gauge, stored=Stored(published.epoch, last.sequence + 2, last.watermark)))
     assert published.picture[0, GAUGE, "OST0000"] == held(tmp_path)[0, GAUGE, "OST0000"]
     events = len(published.events)
     published.receive(encode_heartbeat("fs", GAUGE, stored))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tokiod import subscribe
 from tokiod.batch import Batch
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Stored, encode_heartbeat
 from tokiod.subscribe.subscriber import Gap, Reader, Stalled, Subscriber, Update
@@ -30,7 +30,7 @@ def cells(mark=1.0, dataset=READ):
 
 
 def update(sequence, watermark, epoch="one", dataset=READ):
-    return [bytes(frame) for frame in wire.encode("cscratch", cells(sequence, dataset), stored=Stored(epoch, sequence, watermark))]
+    return [bytes(frame) for frame in feed_message.encode("cscratch", cells(sequence, dataset), stored=Stored(epoch, sequence, watermark))]
 
 
 def heartbeat(sequence, watermark, epoch="one", dataset=READ):
@@ -88,7 +88,7 @@ def gap(missed, since, watermark, dataset=READ):
             [stored(1, 60), gap(1, 60, 180), stored(3, 180)],
             id="junk between",
         ),
-        pytest.param([[bytes(f) for f in wire.encode("cscratch", cells())]], [], id="no message of the feed"),
+        pytest.param([[bytes(f) for f in feed_message.encode("cscratch", cells())]], [], id="no message of the feed"),
     ],
 )
 def test_messages_become_events(messages, events):

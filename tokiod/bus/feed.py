@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tokiod.batch import Batch, Rows, even_rows
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.header import Stored
 from tokiod.bus.publisher import Publisher
 
@@ -48,7 +48,7 @@ class Feed(Publisher):
             stored = Stored(self.epoch, self._numbers[system, batch.dataset], watermark)
             self.note(system, batch.dataset, stored)
             if self.subscriptions:
-                self.send(wire.encode(system, part, stored=stored))
+                self.send(feed_message.encode(system, part, stored=stored))
 
     # A writer that was killed may have changed cells that it did not publish, and that the next attempt at their window finds in the file.
     def announce(self, system: str, dataset: str, watermark: int) -> None:

@@ -1,4 +1,4 @@
-"""The header of a message of the feed: names, sizes and state, without its arrays. See tokiod.bus.wire for the whole message.
+"""The header of a message of the feed: names, sizes and state, without its arrays. See tokiod.bus.feed_message for the whole message.
 
 A process that only passes messages on needs nothing else, and no numpy.
 """

@@ -2,7 +2,7 @@
 
     key       SYSTEM/DATASET/WINDOW_START, and /PART where a window is cut by columns; WINDOW_START: of the first row, epoch seconds
     headers   ASCII: version, epoch, revision, step, end, units, part, parts
-    value     the wire form of tokiod.bus.wire, packed (tokiod.bus.packed); or JSON: the headers and the key as fields, and
+    value     the wire form of tokiod.bus.feed_message, packed (tokiod.bus.packed); or JSON: the headers and the key as fields, and
               columns, times, and values as [[row], [row], ...] with null where a cell is missing
 
 A message holds all cells of its rows in its columns, missing ones too. The windows lie on a fixed grid: a row is in the same window, and
@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from tokiod.batch import Batch, Rows
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.header import checked_topic
 from tokiod.bus.packed import pack, unpack
 from tokiod.crossing.names import check_columns
@@ -136,7 +136,7 @@ def _message(  # noqa: PLR0913, PLR0917 - what a message consists of
 def _wire_value(block: Block, rows: Rows, columns: tuple[str, ...], values: NDArray[np.float64]) -> bytes:
     time, column = rows.arrays(block.step, len(columns))
     batch = Batch(block.dataset, "gauge", block.step, columns, time, column, values.ravel(), rows if columns else None)
-    return pack(wire.encode(block.system, batch, whole_rows=True))
+    return pack(feed_message.encode(block.system, batch, whole_rows=True))
 
 
 def _json_value(block: Block, rows: Rows, columns: tuple[str, ...], values: NDArray[np.float64], fields: Mapping[str, Any]) -> bytes:
@@ -155,7 +155,7 @@ _json_to_value = msgspec.json.Decoder(_JsonValue).decode
 
 
 def decode(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes | None) -> WindowPart:
-    """Decode a message of a topic; a value that begins with "{" is JSON. Raises Malformed as tokiod.bus.wire.decode does."""
+    """Decode a message of a topic; a value that begins with "{" is JSON. Raises Malformed as tokiod.bus.feed_message.decode does."""
     if key is None or value is None:
         raise Malformed("key", "a message without a key or a value")
     named = {name: text.decode("utf-8", "replace") for name, text in headers}
@@ -189,7 +189,7 @@ def _decoded_key(key: bytes) -> tuple[str, str, int, int]:
 
 
 def _from_wire(value: bytes, system: str, dataset: str, rows: Rows, step: int) -> Batch:
-    header, batch = wire.decode(unpack(value))
+    header, batch = feed_message.decode(unpack(value))
     if batch is None or (header.system, header.dataset, batch.step, batch.form) != (system, dataset, step, "gauge"):
         raise Malformed("topic", f"the value of {header.system}/{header.dataset} by {header.step} differs from its key and headers")
     if batch.rows != rows and batch.columns:

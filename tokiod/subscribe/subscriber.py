@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 import zmq.asyncio
 
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.errors import Malformed, TokiodError
 from tokiod.subscribe.catch_up import Archive
 
@@ -91,7 +91,7 @@ class Reader:
     def read(self, frames: Sequence[Frame]) -> list[Gap | Update]:
         """Return the events of a message: none, a gap, an update, or a gap and then an update. A malformed message is counted."""
         try:
-            header, batch = wire.decode(frames)
+            header, batch = feed_message.decode(frames)
         except Malformed:
             self.malformed += 1
             return []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tokiod.batch import Batch, Rows, even_rows
-from tokiod.bus import wire
+from tokiod.bus import feed_message
 from tokiod.bus.header import Stored, decode_header, encode_heartbeat
 from tokiod.errors import Malformed
 
@@ -79,7 +79,7 @@ def carried(frames):
 
 @given(names, batches(), st.none() | stored)
 def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, mark):
-    header, back = wire.decode(carried(wire.encode(system, batch, mark)))
+    header, back = feed_message.decode(carried(feed_message.encode(system, batch, mark)))
     assert plain(back) == plain(batch)
     assert (header.system, header.dataset, header.form, header.step, header.cells) == (
         system,
@@ -95,11 +95,11 @@ def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, mark):
 def test_whole_rows_are_sent_without_times_and_columns_and_decoded_with_them(batch):
     rows = even_rows(batch)
     assert (rows and (rows.start, rows.count)) == rows_one_by_one(batch)
-    frames = carried(wire.encode("s", replace(batch, rows=rows), whole_rows=True))
+    frames = carried(feed_message.encode("s", replace(batch, rows=rows), whole_rows=True))
     assert len(frames) == (6 if rows is None else 4)
-    header, back = wire.decode(frames)
+    header, back = feed_message.decode(frames)
     assert (plain(back), back.rows, header.cells) == (plain(batch), rows, len(batch))
-    assert len(wire.encode("s", replace(batch, rows=rows), Stored("e", 1, 2))) == 6
+    assert len(feed_message.encode("s", replace(batch, rows=rows), Stored("e", 1, 2))) == 6
 
 
 def test_extreme_times_are_not_even_rows():
@@ -109,7 +109,7 @@ def test_extreme_times_are_not_even_rows():
 
 @given(names, names, names, stored)
 def test_a_heartbeat_names_its_dataset_and_repeats_what_was_stored(system, group, dataset, mark):
-    header, batch = wire.decode(encode_heartbeat(system, f"{group}/{dataset}", mark))
+    header, batch = feed_message.decode(encode_heartbeat(system, f"{group}/{dataset}", mark))
     assert (header.system, header.dataset, header.stored, batch) == (system, f"{group}/{dataset}", mark, None)
 
 
@@ -117,27 +117,27 @@ def test_a_heartbeat_names_its_dataset_and_repeats_what_was_stored(system, group
 def test_arrays_of_any_byte_order_are_sent_little_endian(dtype):
     time = np.array([1, 2**40], dtype)
     batch = Batch("g/d", "counter", 1, ("a",), time, np.array([0, 0], ">u4"), time)
-    _, back = wire.decode(carried(wire.encode("s", batch)))
+    _, back = feed_message.decode(carried(feed_message.encode("s", batch)))
     assert back.time.tolist() == back.value.tolist() == [1, 2**40]
     assert (back.time.dtype.str, back.column.dtype.str) == ("<i8", "<u4")
 
 
 def test_encoding_copies_no_array_and_decoding_makes_views():
     batch = a_batch()
-    frames = wire.encode("s", batch)
+    frames = feed_message.encode("s", batch)
     assert all(
         np.shares_memory(np.frombuffer(frame, np.uint8), array)
         for frame, array in zip(frames[3:], (batch.time, batch.column, batch.value), strict=True)
     )
-    _, back = wire.decode(frames)
+    _, back = feed_message.decode(frames)
     assert np.shares_memory(back.value, batch.value)
 
 
 @pytest.mark.parametrize("offset", range(8))
 def test_arrays_are_aligned_wherever_their_frames_begin(offset):
-    head, arrays = (carried(wire.encode("s", a_batch()))[part] for part in (slice(3), slice(3, 6)))
+    head, arrays = (carried(feed_message.encode("s", a_batch()))[part] for part in (slice(3), slice(3, 6)))
     frames = [*head, *(memoryview(bytearray(b"x" * offset + array))[offset:] for array in arrays)]
-    _, back = wire.decode(frames)
+    _, back = feed_message.decode(frames)
     assert back.time.flags.aligned
     assert back.column.flags.aligned
     assert back.value.flags.aligned
@@ -147,13 +147,13 @@ def test_arrays_are_aligned_wherever_their_frames_begin(offset):
 def test_a_strided_array_is_sent_as_its_own_cells_only():
     table = np.arange(12.0).reshape(3, 4)
     batch = Batch("g/d", "gauge", 1, ("a",), np.arange(3), np.zeros(3, np.uint32), table[:, 1])
-    _, back = wire.decode(carried(wire.encode("s", batch)))
+    _, back = feed_message.decode(carried(feed_message.encode("s", batch)))
     assert back.value.tolist() == [1.0, 5.0, 9.0]
 
 
 def test_a_batch_may_have_no_cells_and_no_columns():
     batch = a_batch(cells=0, columns=())
-    header, back = wire.decode(carried(wire.encode("s", batch)))
+    header, back = feed_message.decode(carried(feed_message.encode("s", batch)))
     assert header.cells == 0
     assert plain(back) == plain(batch)
 
@@ -161,7 +161,7 @@ def test_a_batch_may_have_no_cells_and_no_columns():
 def test_negative_zero_and_the_bits_of_a_nan_survive():
     bits = np.array([0x8000000000000000, 0x7FF8000000000123, 0x7FF0000000000000], np.uint64)
     batch = Batch("g/d", "gauge", 1, ("a",), np.arange(3), np.zeros(3, np.uint32), bits.view(np.float64))
-    _, back = wire.decode(carried(wire.encode("s", batch)))
+    _, back = feed_message.decode(carried(feed_message.encode("s", batch)))
     assert back.value.view(np.uint64).tolist() == bits.tolist()
 
 
@@ -224,9 +224,9 @@ def with_header(**changes):
     ],
 )
 def test_invalid_messages_are_refused_for_their_reason(damage, reason):
-    frames = damage(carried(wire.encode("s", a_batch())))
+    frames = damage(carried(feed_message.encode("s", a_batch())))
     with pytest.raises(Malformed) as caught:
-        wire.decode(frames)
+        feed_message.decode(frames)
     assert caught.value.reason == reason
 
 
@@ -255,24 +255,24 @@ def test_invalid_messages_are_refused_for_their_reason(damage, reason):
 def test_invalid_rows_are_refused_for_their_reason(damage, reason):
     time, column = np.repeat(np.arange(3) * 5, 2), np.tile(np.arange(2, dtype=np.uint32), 3)
     batch = Batch("datatargets/readbytes", "counter", 5, ("OST0000", "OST0001"), time, column, time * 7, Rows(0, 3))
-    frames = carried(wire.encode("s", batch, whole_rows=True))
-    assert plain(wire.decode(frames)[1]) == plain(batch)
+    frames = carried(feed_message.encode("s", batch, whole_rows=True))
+    assert plain(feed_message.decode(frames)[1]) == plain(batch)
     with pytest.raises(Malformed) as caught:
-        wire.decode(damage(frames))
+        feed_message.decode(damage(frames))
     assert caught.value.reason == reason
 
 
 def test_a_header_can_be_decoded_independently_of_the_arrays():
-    frames = carried(wire.encode("s", a_batch(), Stored("e", 1, 2)))
+    frames = carried(feed_message.encode("s", a_batch(), Stored("e", 1, 2)))
     damaged = [*frames[:3], b"", b"", b""]
     with pytest.raises(Malformed, match="shape"):
-        wire.decode(damaged)
+        feed_message.decode(damaged)
     assert decode_header(damaged).stored == Stored("e", 1, 2)
 
 
 def test_an_unknown_field_is_ignored():
-    frames = carried(wire.encode("s", a_batch()))
-    header, batch = wire.decode(with_header(colour="green")(frames))
+    frames = carried(feed_message.encode("s", a_batch()))
+    header, batch = feed_message.decode(with_header(colour="green")(frames))
     assert header.cells == 3
     assert plain(batch) == plain(a_batch())
 
@@ -282,7 +282,7 @@ def test_an_unknown_field_is_ignored():
 @example([b"/", b'{"version":1,"system":"s"}'])
 def test_junk_is_malformed_for_a_known_reason(frames):
     with pytest.raises(Malformed) as caught:
-        wire.decode(frames)
+        feed_message.decode(frames)
     assert caught.value.reason in REASONS
 
 
@@ -291,7 +291,7 @@ def damaged(draw):
     """Frames of a valid message, some of them cut, or with bytes changed, inserted or swapped."""
     batch = draw(batches() | whole_rows())
     batch = replace(batch, rows=even_rows(batch))
-    frames = [bytearray(frame) for frame in wire.encode(draw(names), batch, draw(stored), whole_rows=draw(st.booleans()))]
+    frames = [bytearray(frame) for frame in feed_message.encode(draw(names), batch, draw(stored), whole_rows=draw(st.booleans()))]
     for _ in range(draw(st.integers(1, 4))):
         frame = frames[draw(st.integers(0, len(frames) - 1))]
         place = draw(st.integers(0, len(frame)))
@@ -311,7 +311,7 @@ def damaged(draw):
 
 def decoded(frames):
     try:
-        return *wire.decode(frames), None
+        return *feed_message.decode(frames), None
     except Malformed as error:
         return None, None, error.reason
 
