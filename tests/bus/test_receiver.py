@@ -61,9 +61,9 @@ def poll_until(receiver, dealer, count=1):
     raise AssertionError(f"{found} after 5 s")
 
 
-def drained(receiver, dealer):
+def drained(receiver, dealer, sender="me"):
     """Let the receiver read all that a connection has sent: up to a Hello, which it answers with a Beat."""
-    dealer.send(protocol.encode(Hello("me", 1)))
+    dealer.send(protocol.encode(Hello(sender, 1)))
     arrived, found = [], []
     for _ in range(500):
         arrived += receiver.poll(10)
@@ -142,36 +142,52 @@ def test_no_window_is_accepted_without_a_hello(receiver, raw, endpoint, window):
 
 
 def test_a_new_connection_of_a_sender_ends_the_old_one(receiver, collector, window):
-    old = collector("me", 1)
+    old, another = collector("me", 1), collector("another", 1)
     first, second = messages(window(1, parts=2), parts=2)
+    another.send_multipart(messages(window(2), parts=2)[0])
+    assert drained(receiver, old) == ([], [])
+    others = receiver.incomplete_bytes
     old.send_multipart(first)
     assert receiver.poll(1000) == []
-    assert receiver.incomplete_bytes > 0
+    assert receiver.incomplete_bytes > others > 0
     new = collector("me", 2)
-    assert (receiver.peers, receiver.incomplete_bytes) == (1, 0)
+    assert (receiver.peers, receiver.incomplete_bytes) == (2, others)
+    another.send_multipart(messages(window(2), parts=2)[1])
     old.send_multipart(second)
     old.send_multipart(messages(window(9))[0])
     old.send(protocol.encode(Hello("me", 1)))
     for frames in messages(window(1, parts=2), 2, parts=2):
         new.send_multipart(frames)
     arrived = []
-    while len(arrived) < 1 or receiver.dropped["hello"] < 3:
-        arrived += receiver.poll(1000)
-    assert [(one.head.attempt, content(one.collected)) for one in arrived] == [(2, content(window(1, parts=2)))]
+    for _ in range(500):
+        arrived += receiver.poll(10)
+        if len(arrived) == 2 and receiver.dropped["hello"] == 3:
+            break
+    found = {one.head.attempt: content(one.collected) for one in arrived}
+    assert found == {1: content(window(2)), 2: content(window(1, parts=2))}
     assert answers(old) == []
     assert dict(receiver.dropped) == {"hello": 3}
 
 
-def test_two_senders_do_not_disturb_each_other(receiver, collector, window):
+def test_windows_of_the_same_times_do_not_mix_of_two_sources_or_of_two_connections(receiver, collector, window):
     one, other = collector("one"), collector("other")
-    for frames, others in zip(messages(window(1), parts=2), messages(window(1, source="cscratch-es"), parts=2), strict=True):
-        one.send_multipart(frames)
-        other.send_multipart(others)
-    arrived = []
-    while len(arrived) < 2:
-        arrived += receiver.poll(1000)
-    assert {one.collected.meta.source for one in arrived} == {"cscratch-lmt", "cscratch-es"}
-    assert len({one.peer for one in arrived}) == 2
+    # Of as many bytes, so that a part of another window would fit.
+    windows = [
+        (one, window(1)),
+        (one, changed_values(window(1, source="cscratch-es"), 1)),
+        (other, changed_values(window(1), 2)),
+    ]
+    for part in range(2):
+        for dealer, collected in windows:
+            dealer.send_multipart(messages(collected, parts=2)[part])
+    arrived = [each for dealer, sender in ((one, "one"), (other, "other")) for each in drained(receiver, dealer, sender)[0]]
+    found = sorted((content(each.collected) for each in arrived), key=str)
+    assert found == sorted((content(collected) for _, collected in windows), key=str)
+    assert len({each.peer for each in arrived}) == 2
+
+
+def changed_values(collected, by):
+    return replace(collected, batches=[replace(one, value=one.value + by) for one in collected.batches])
 
 
 def test_a_silent_collector_is_forgotten_and_welcomed_again(receiver, collector, window, now):
@@ -227,6 +243,7 @@ def changed(frames, **changes):
         pytest.param(lambda f: changed(f, system="a/b"), "header", False, id="a system with a slash"),
         pytest.param(lambda f: changed(f, kind=""), "header", False, id="no kind"),
         pytest.param(lambda f: changed(f, end=0), "window", True, id="a window that ends before it starts"),
+        pytest.param(lambda f: changed(f, end=json.loads(f[0])["start"]), "window", True, id="a window without seconds"),
         pytest.param(lambda f: changed(f, part=1), "parts", True, id="a part beyond the parts"),
         pytest.param(lambda f: changed(f, parts=0), "parts", True, id="no parts"),
         pytest.param(lambda f: f[:1], "header", True, id="no bytes"),
@@ -244,6 +261,17 @@ def test_malformed_messages_are_counted_refused_where_possible_and_stop_nothing(
     assert dict(receiver.dropped) == {reason: 1}
     assert [(one.attempt, one.retry) for one in found] == ([(5, False)] if is_refused else [])
     assert all(reason in one.message for one in found)
+
+
+def test_a_window_that_is_too_large_is_refused_for_good_with_the_name_of_its_source(receiver, collector, window):
+    dealer = collector()
+    first, *_, last = messages(window(1, cells=8000), attempt=3, parts=3)
+    dealer.send_multipart(first)
+    dealer.send_multipart(last)
+    arrived, (found,) = drained(receiver, dealer)
+    assert (arrived, found.attempt, found.retry) == ([], 3, False)
+    assert found.message.startswith("source cscratch-lmt: a window of ")
+    assert (dict(receiver.dropped), receiver.incomplete_bytes) == ({"size": 1}, 0)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_hello_is_repeated(endpoint):
     asyncio.run(main())
 
 
-def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_the_sender_asks_on_without_haste(endpoint, window):
+def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_the_sender_asks_on_until_it_is_welcomed(endpoint, window):
     async def main():
         async with conversation(endpoint, silence=0.05) as (sender, writer):
             await sender.submit(window(1))
@@ -116,11 +116,14 @@ def test_a_refusal_by_a_writer_of_another_version_is_logged_once_and_the_sender_
                 await writer.send(peer, Refused("one", "the collectors speak version 3 of the wire, the writer speaks 4"))
             assert await writer.reads_no_part()
             assert not sender.state.connected
+            await writer.welcome("two")
+            assert [part.meta(None, {}) for part in await writer.parts(1)] == [window(1).meta]
 
     with structlog.testing.capture_logs() as log:
         asyncio.run(main())
     reason = "the collectors speak version 3 of the wire, the writer speaks 4"
-    assert log == [{"event": "bus.refused", "reason": reason, "times": 1, "log_level": "error"}]
+    assert log[0] == {"event": "bus.refused", "reason": reason, "times": 1, "log_level": "error"}
+    assert [event["event"] for event in log] == ["bus.refused", "bus.connected"]
 
 
 def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):

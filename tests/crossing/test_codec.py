@@ -1,6 +1,7 @@
 """A window's data as bytes: decoded as they were encoded, whatever the frames they come in; all others are Malformed, with a reason."""
 
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -116,6 +117,16 @@ def test_whole_rows_have_no_times_and_columns_and_others_have_shared_ones_once()
     assert size(("a", *shared), ("b", *shared)) - strewn < 71 * 8 + 60
 
 
+def test_batches_that_share_their_arrays_and_not_their_steps_or_columns_are_not_the_same_rows():
+    time, column = np.repeat(np.arange(60, 120, 10), 2), np.tile(np.arange(2, dtype=np.uint32), 6)
+    wide, slow = ("a", "b", "c"), Batch("d/slow", "gauge", 10, ("a", "b"), time, column, np.arange(12.0))
+    data = WindowData([slow, replace(slow, dataset="d/fast", step=5), replace(slow, dataset="d/wide", columns=wide)])
+    back = decode([whole(data)])
+    assert plain(back) == plain(data)
+    assert [one.rows for one in back.batches] == [even_rows(one) for one in data.batches]
+    assert [one.rows is None for one in back.batches] == [False, True, True]
+
+
 def test_encoding_copies_no_array_and_decoding_makes_views():
     batch = a_batch()
     pieces = encode(WindowData([batch]))
@@ -221,7 +232,11 @@ CELLS = np.arange(4.0)
         pytest.param(built(header(names=(), tables=[["g/t", {}, 2**52, []]])), "columns", id="a table without columns"),
         pytest.param(built(header(names=(), tables=[["g/t", {"time": 0}, 2**52, []]])), "shape", id="an endless table"),
         pytest.param(built(header(names=(), tables=[["g/t", {"time": -1}, 0, []]])), "header", id="a negative width"),
-        pytest.param(built(header(names=(), tables=[["g/t", {"time": 0}, 0, ["a b"]]])), "header", id="a target that no target has"),
+        pytest.param(built(header(names=(), tables=[["g/t", {"time": 0, "job": 4097}, 0, []]])), "header", id="text that is too wide"),
+        *(
+            pytest.param(built(header(names=(), tables=[["g/t", {"time": 0}, 0, [one]]])), "header", id=f"a target {one!a}")
+            for one in ("a b", "", "ä", "a\n")
+        ),
         pytest.param(
             built(header(names=(), tables=[["g/t", {"time": 0, "job": 2}, 1, []]]), CELLS[:1], np.array(["ä".encode()])),
             "columns", id="text that is not ASCII",

@@ -314,6 +314,30 @@ async def test_another_version_of_the_wire_is_refused_with_a_sentence(many):
         assert "it speaks version 99 of the wire" in links.hosts["zone-b"].sentence()
 
 
+class OfVersion:
+    """The protocol of a host's process of another version."""
+
+    def __init__(self, version):
+        self.VERSION = version
+
+    def __getattr__(self, name):
+        return getattr(protocol, name)
+
+
+@in_loop
+async def test_a_host_of_another_version_tries_again_and_answers_once_both_have_the_same(many, monkeypatch):
+    monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
+    with monkeypatch.context() as before:
+        before.setattr(host_process, "protocol", OfVersion(99))
+        async with many.running("zone-b", connected=False) as links:
+            assert await refused(links, "zone-b", 2) == {"version": 2}
+            before.undo()
+            await until(lambda: links.hosts["zone-b"].route)
+            assert links.hosts["zone-b"].state().trouble == ""
+            section, remote = collector(links, many.load(), "b-one")
+            assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+
+
 @in_loop
 async def test_of_two_processes_with_the_key_of_a_host_the_newer_one_counts(many):
     async with many.running() as links:
@@ -349,6 +373,13 @@ async def test_the_older_of_two_processes_counts_again_once_the_newer_one_has_en
 @in_loop
 async def test_a_revoked_key_receives_nothing_and_is_counted(many, monkeypatch):
     monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
+    with capture_logs() as log:
+        await _revoke_a_key(many)
+    reasons = [event["reason"] for event in log if event["event"] == "host.disconnected" and event["host"] == "zone-b"]
+    assert "it refuses the key of this host; hosts.refused in its log gives the reason" in reasons
+
+
+async def _revoke_a_key(many):
     async with many.running("zone-b", "zone-c") as links:
         many.public_key("zone-b").unlink()
         many.reload(links)

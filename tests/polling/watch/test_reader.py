@@ -47,10 +47,11 @@ def run(scenario):
 
 
 async def everything(collector):
-    spans = await collector.spans()
-    found = [await collector.collect(span) for span in spans]
-    await collector.close()
-    return spans, found
+    try:
+        spans = await collector.spans()
+        return spans, [await collector.collect(span) for span in spans]
+    finally:
+        await collector.close()
 
 
 def test_a_reader_process_returns_what_the_collector_does(copy):
@@ -217,6 +218,20 @@ def test_a_window_that_is_too_large_is_refused_and_the_next_request_is_answered(
             await one.close()
 
     assert run(scenario).batches
+
+
+def test_spans_that_are_too_long_are_fatal(copy, monkeypatch):
+    one = FileReader(task(copy))
+    monkeypatch.setattr(reader, "MAX_RESPONSE_BYTES", 10)
+
+    async def scenario():
+        try:
+            with pytest.raises(Fatal, match="malformed answer"):
+                await one.spans()
+        finally:
+            await one.close()
+
+    run(scenario)
 
 
 @pytest.mark.parametrize(

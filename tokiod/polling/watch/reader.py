@@ -102,7 +102,10 @@ class FileReader:
 
     async def spans(self) -> list[Window]:
         """Return the spans with samples. Raises Transient, and Fatal, also if the reader dies."""
-        answer, _ = await self._request(Find())
+        try:
+            answer, _ = await self._request(Find())
+        except Refusal:
+            raise self._malformed() from None
         if not isinstance(answer, Found):
             raise self._malformed()
         self.exposure = answer.exposure
