@@ -11,7 +11,7 @@ from counted import configured, counting_here, values
 from keyed import wait
 
 from tokiod.batch import Batch
-from tokiod.bus import server_socket, wire
+from tokiod.bus import feed_message, server_socket
 from tokiod.bus.feed import Feed
 
 CELLS = 5_000
@@ -48,7 +48,7 @@ def publish(feed, live, count):
     for _ in range(count):
         feed.publish("s", BATCH, 60)
         # Heartbeats are for new subscribers.
-        while (message := wire.decode(live.recv_multipart()))[1] is None:
+        while (message := feed_message.decode(live.recv_multipart()))[1] is None:
             pass
         numbers.append(message[0].stored.sequence)
     return numbers

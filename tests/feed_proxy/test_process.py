@@ -19,7 +19,7 @@ import zmq
 
 from tokiod import __version__
 from tokiod.batch import Batch
-from tokiod.bus import publisher, wire
+from tokiod.bus import feed_message, publisher
 from tokiod.bus.feed import Feed
 from tokiod.feed_proxy import process as feed_process
 
@@ -86,7 +86,7 @@ class Running:
             batch = Batch("g/d", "gauge", 5, ("OST0000",), np.zeros(1, np.int64), np.zeros(1, np.uint32), np.full(1, float(self.published)))
             self.feed.publish("s", batch, 60)
             while subscriber.poll(20):
-                header, cells = wire.decode(subscriber.recv_multipart())
+                header, cells = feed_message.decode(subscriber.recv_multipart())
                 if cells is not None and cells.value[0] > begun:
                     return header.stored.sequence
 

@@ -137,10 +137,11 @@ def test_a_demo_fails_and_names_the_sum_if_jobs_did_not_do_what_lmt_counted(show
     scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LMT, JOBS))
     right = scene.compare_load()
     assert (right.different, right.sums > 20) == ([], True)
-    # Not ".*.tmp": what a merge that ended with its demo leaves until the next start.
     for path in (directory / "tts" / "jobs" / JOBS.system).rglob("*.jobs"):
         with h5py.File(path, "r+") as file:
-            file["rows/write_bytes.sum"][...] = file["rows/write_bytes.sum"][...] * 2
+            # A window of MDTs alone has no bytes.
+            if (written := file["rows"].get("write_bytes.sum")) is not None:
+                written[...] = written[...] * 2
     assert not is_right(scene, Console(width=300))
     assert re.search(r"datatargets/writebytes snx1-OST\d+ \[\S+, \S+\): \d+ by jobs, \d+ by LMT", capsys.readouterr().out)
 
