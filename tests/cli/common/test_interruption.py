@@ -1,5 +1,6 @@
 """One Ctrl-C ends a command, also where Python discards its KeyboardInterrupt."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -12,7 +13,7 @@ import pytest
 
 from tokiod.cli.commands import status, tail
 from tokiod.cli.common.base import INTERRUPTED, PlainGroup
-from tokiod.cli.common.interruption import held_interrupts, lasting_interrupts
+from tokiod.cli.common.interruption import held_interrupts, lasting_interrupts, run_until_interrupted
 from tokiod.subscribe.subscriber import Stalled
 
 
@@ -117,6 +118,51 @@ def test_a_held_interrupt_is_raised_at_the_end():
         work()
     assert done == ["the rest"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_interrupt_of_what_is_awaited_comes_between_two_callbacks():
+    seen = []
+
+    async def work():
+        waiting = asyncio.get_running_loop().create_future()
+
+        def callback():
+            signal.raise_signal(signal.SIGINT)
+            seen.append(waiting.cancelled())
+
+        asyncio.get_running_loop().call_soon(callback)
+        try:
+            await waiting
+        finally:
+            seen.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(work())
+    assert seen == [False, "ended"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_ends_what_does_not_yield():
+    async def work():
+        loop = asyncio.get_running_loop()
+        try:
+            loop.call_soon(signal.raise_signal, signal.SIGINT)
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            interrupt()
+            raise AssertionError("not ended") from None
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(work())
+
+
+def test_what_is_awaited_may_end_by_itself_or_be_cancelled():
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    assert run_until_interrupted(asyncio.sleep(0, "done")) == "done"
+    with pytest.raises(asyncio.CancelledError):
+        run_until_interrupted(cancelled())
 
 
 def test_other_exceptions_in_destructors_are_reported_as_ever():

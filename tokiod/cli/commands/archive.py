@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 from tokiod.cli.commands.completion import file_names
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.struct_options import options_of
 from tokiod.cli.common.times import moment, zone_of
@@ -167,7 +167,7 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         options = _options(kind, given)
         collector = plugins.load(kind).saved(list(given["inputs"]), options, site)
         job = ImportJob(kind, collector, span, file_span, given["output"], options.units, options.max_rates())
-        result = asyncio.run(_closing(job, bar.update, fills_table=bool(options.tables)))
+        result = run_until_interrupted(_closing(job, bar.update, fills_table=bool(options.tables)))
     _report(given, result, "rows" if options.tables else "cells")
 
 

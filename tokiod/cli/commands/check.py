@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
 from tokiod.cli.common.base import clock_option, config_option, host_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.output import echo
 from tokiod.cli.common.roles import collected_here, host_line, known_role, role
 from tokiod.clock import SystemClock
@@ -71,7 +71,7 @@ def _all_answer(config: Config, clock: Clock, host: HostConfig | None, sources: 
     hosts = [] if host is None or not host.is_writers else [one for one in read(config, SystemClock().time()) if one.role == "collectors"]
     for one in hosts:
         echo(f"host {host_line(one)}", err=bool(one.trouble))
-    found = asyncio.run(query_all(config, clock, [source for source in sources if source.polled], note))
+    found = run_until_interrupted(query_all(config, clock, [source for source in sources if source.polled], note))
     return all((one.cells or one.rows) and not one.error for one in found) and not any(one.trouble for one in hosts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import sys
@@ -15,6 +14,7 @@ import msgspec
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.roles import check_collected_here
@@ -84,7 +84,7 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
     check_collected_here(config, source)
     wanted = _span(config, clock, start, end)
     try:
-        fetched, options = asyncio.run(_fetched(config, section, clock, wanted, output, force=force))
+        fetched, options = run_until_interrupted(_fetched(config, section, clock, wanted, output, force=force))
     except TokiodError as error:
         raise Failed(f"{source}: {error}") from error
     except OSError as error:

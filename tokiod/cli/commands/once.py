@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.roles import check_collected_here, collected_here
@@ -50,13 +50,13 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
         if window is not None:
             raise Failed("--window: needs SOURCE")
         sections = [section for section in collected_here(config) if section.polled]
-        found = asyncio.run(query_all(config, clock, sections, echo_json if as_json else _print_line))
+        found = run_until_interrupted(query_all(config, clock, sections, echo_json if as_json else _print_line))
         sys.exit(2 if any(one.error for one in found) else 0)
     section = polled_source(config, source, NOT_POLLED)
     check_collected_here(config, source)
     time = None if window is None else moment("--window", window, config.calendar.zone, clock.time())
     try:
-        once = asyncio.run(query(config, clock, section, time))
+        once = run_until_interrupted(query(config, clock, section, time))
     except TokiodError as error:
         if as_json:
             echo_json(failed(section, error))

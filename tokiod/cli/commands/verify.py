@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput, show_job_table
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.roles import check_collected_here
 from tokiod.cli.common.times import moment
@@ -86,7 +86,7 @@ def verify_command(
     if span is not None:
         with click.progressbar(length=span.seconds, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             try:
-                asyncio.run(_verify(config, clock, section, chosen, span, output, _moving(span, bar.update)))
+                run_until_interrupted(_verify(config, clock, section, chosen, span, output, _moving(span, bar.update)))
             except OSError as error:
                 raise Failed(f"{error.filename or config.archive.root}: {error.strerror or error}") from error
     output.end()

@@ -1,14 +1,16 @@
-"""Ctrl-C for a command that runs until it is interrupted."""
+"""Ctrl-C for a command that runs until it is interrupted, or awaits what takes long."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
     from types import FrameType
+
+T = TypeVar("T")
 
 RAISE_AGAIN_SECONDS = 0.05
 """After an interrupt was discarded: the code that discarded it has ended then, or discards it again."""
@@ -55,6 +57,37 @@ def held_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Do as asyncio.run(), with a Ctrl-C that comes between two callbacks of the loop. In the main thread.
+
+    asyncio.run() cancels wherever the signal comes: a callback that has just seen its future pending then finds it done, and logs an error.
+    """
+    import asyncio  # noqa: PLC0415 - as above, and more
+    import signal  # noqa: PLC0415 - as above
+
+    interrupted = False
+
+    async def interruptible() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            interrupted = True
+            if task is not None:
+                task.cancel()
+            loop.remove_signal_handler(signal.SIGINT)  # the next one ends what does not yield
+
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        return await work
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
