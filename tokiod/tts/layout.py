@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
@@ -95,6 +96,8 @@ def open_for_reading(path: Path) -> Any:
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
+        if not path.exists():  # HDF5 has no errno where a file goes after it was opened, as in a merge of the job table
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
         raise unreadable(path, error, "HDF5 can't open it: ") from error
 
 
