@@ -64,7 +64,7 @@ class UnsyncedFile(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file that was made, grown, opened (reopened), sealed or converted (from 0.1.0); error: the reason why it was not."""
+    """A file that was made, grown, opened (reopened), or sealed; error: the reason why it was not."""
 
     change: str
     path: Path

@@ -1,4 +1,4 @@
-"""The archive's day files: opened, created, grown, converted, reopened and sealed, a few kept open, and quarantined when they fail."""
+"""The archive's day files: opened, created, grown, reopened and sealed, a few kept open, and quarantined when they fail."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tokiod.sink import FileChange
 from tokiod.tts.counters.difference_rule import Rule
 from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files, exists
-from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, OutdatedFile, SyncFailed
-from tokiod.tts.live.rewrite import ConvertFile, CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
+from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
+from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
 from tokiod.tts.sealed.seal import sealed_spec, write_sealed
 from tokiod.window import Window
 
@@ -42,7 +42,7 @@ MIN_OPEN = 6
 """Files that are needed at a time: a day, those around it, and those around these."""
 
 _IN_PROGRESS: dict[Change, str] = {
-    "made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed", "converted": "converted from tokiod 0.1.0"
+    "made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed"
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ class DayFiles:
     """Opens, creates, grows, converts, reopens and seals the files that windows need, one per slot, and keeps a few open.
 
     The executor does long work, inline or in threads, of which one has files sealed in a process of their own: meanwhile a window whose
-    file, or that of an adjacent day that must change, is being created, grown, reopened or converted is refused, and comes again soon. A
+    file, or that of an adjacent day that must change, is being created, grown or reopened is refused, and comes again soon. A
     file that is not trusted any more (a failed sync, truncated or replaced by another process, not a live file) is quarantined and reported
     by the next commit; where only the sync failed, a copy takes its place, so nothing that was committed is lost.
 
@@ -147,8 +147,6 @@ class DayFiles:
             return None
         try:
             file = LiveFile.open(slot.path, self.files)
-        except OutdatedFile:
-            return self._await_rewrite(slot, "converted", lambda: ConvertFile(slot.path, *self._conversion(slot)))
         except NotLive as error:
             if (spec := sealed_spec(slot.path)) is None:
                 self.distrust(slot, None, error)
@@ -194,15 +192,7 @@ class DayFiles:
 
     def _reopen(self, slot: FileSlot) -> OpenDayFile | None:
         self.reopened.add(slot)
-        return self._await_rewrite(slot, "opened", lambda: UnsealFile(slot.path, *self._conversion(slot)))
-
-    def _conversion(self, slot: FileSlot) -> tuple[Callable[[FileSpec], FileSpec], int, Files, Path | None]:
-        """Return what a rewrite of a file that may be of 0.1.0 needs: limits, time, files, and the day before."""
-        return self._limit(slot), self._now(), self.files, self._path_before(slot)
-
-    def _path_before(self, slot: FileSlot) -> Path | None:
-        before = self.neighbour_slot(slot, -1)
-        return None if before is None else before.path
+        return self._await_rewrite(slot, "opened", lambda: UnsealFile(slot.path, self._now(), self.files))
 
     def _limit(self, slot: FileSlot) -> Callable[[FileSpec], FileSpec]:
         """Return a function that sets the largest plausible steps of the counters of a spec."""
@@ -225,11 +215,11 @@ class DayFiles:
         if day is None:
             if self.rewrites.at(slot.path) is None:
                 self.before_create(slot)
-            return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files, self._path_before(slot)))
+            return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files))
         live = day.file
         if (pending := self.rewrites.at(slot.path)) is not None and pending.change == "sealed":
             self.rewrites.cancel(slot.path)
-        return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now(), self._path_before(slot)))
+        return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now()))
 
     def _merged(self, slot: FileSlot, spec: FileSpec | None, wanted: FileSpec) -> FileSpec:
         """Return what a slot's file must have, which has `spec` now. Raises Refusal where it can't have both."""
@@ -257,7 +247,7 @@ class DayFiles:
                 self.distrust(slot, None if before is None else before.file, error)
             raise
         except NotLive as error:
-            if pending.change in ("opened", "converted"):
+            if pending.change == "opened":
                 self.distrust(slot, None, error)
             raise
         self._done.append(FileChange(pending.change, slot.path))

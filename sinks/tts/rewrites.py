@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.rewrite import Rewrite
 
-Change = Literal["made", "grown", "opened", "sealed", "converted"]
+Change = Literal["made", "grown", "opened", "sealed"]
 
 WAIT_SECONDS = 0.02
 """How long a window waits for its file to be created or grown: a small one is ready by then, and the window need not come again. A file

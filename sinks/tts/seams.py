@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 
 from sinks.tts.open_day_file import NEXT_ROW, OpenDayFile
-from tokiod.tts.counters.difference_rule import in_rows_of
-from tokiod.tts.live.conversion import aligned
+from tokiod.tts.counters.difference_rule import aligned, in_rows_of
 from tokiod.tts.schema import ABSENT
 
 if TYPE_CHECKING:
@@ -133,15 +132,10 @@ class Seams(msgspec.Struct, frozen=True):
 
 
 def _next_state(before: Neighbour, day: OpenDayFile | SealedDay, dataset: str) -> Int | None:
-    """Return the state before a day that the day before it gives, in the columns and rows of the former; None if that is unknown."""
+    """Return the state before a day that the day before it gives, in the columns and rows of the former; None without the dataset there."""
     if before is None or not (names := before.names(dataset)):
         return None
-    if isinstance(before, OpenDayFile):
-        state: Int | None = before.next_state(dataset)
-    else:
-        state = before.counters[dataset].next_state()
-    if state is None:
-        return None
+    state = before.next_state(dataset) if isinstance(before, OpenDayFile) else before.counters[dataset].next_state()
     # A source may have another step from midnight on.
     step_before, step = before.step(dataset), day.step(dataset)
     state = aligned(state, names, day.names(dataset))

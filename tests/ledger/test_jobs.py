@@ -125,7 +125,7 @@ def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(t
     with Ledger.open(path) as ledger:
         stored(ledger, 1000, 2000)
     with sqlite3.connect(path) as old:
-        old.executescript("DROP TABLE job; DROP TABLE backfilled; ALTER TABLE source DROP COLUMN data_end; PRAGMA user_version = 1;")
+        old.executescript("DROP TABLE job; DROP TABLE backfilled; PRAGMA user_version = 8;")
     old.close()
     with Ledger.open_readonly(path) as ledger:
         assert (list(ledger.stored("one")), ledger.jobs.all()) == ([(1000, 2000)], [])

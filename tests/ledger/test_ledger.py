@@ -415,23 +415,6 @@ def test_a_source_that_is_given_another_system_keeps_nothing_of_the_one_before(l
     assert list(ledger.stored("other")) == [(0, 60)]
 
 
-def test_an_older_ledger_counts_what_it_has_stored_as_data(tmp_path):
-    path = tmp_path / "ledger.sqlite3"
-    with Ledger.open(path) as ledger:
-        ledger.register(config(), since=0)
-        ledger.store([StoredEntry(entry(0, 600).meta, 0, is_empty=True)], NOW)
-        assert (ledger.data_end("lmt"), ledger.silence("lmt", None, NOW)) == (None, Window(0, 600))
-    with sqlite3.connect(path) as old:
-        old.executescript("ALTER TABLE source DROP COLUMN data_end; PRAGMA user_version = 7;")
-    old.close()
-    with Ledger.open_readonly(path) as ledger:
-        assert ledger.sources()[0].data_end == 600
-    with Ledger.open(path) as ledger:
-        assert (ledger.data_end("lmt"), ledger.silence("lmt", 600, NOW), ledger.sources()[0].data_end) == (600, None, 600)
-        ledger.store([StoredEntry(entry(600, 900).meta, 0, is_empty=True)], NOW)
-        assert ledger.silence("lmt", ledger.data_end("lmt"), NOW) == Window(600, 900)
-
-
 def test_empty_spans_are_joined_and_are_no_failure_and_end_when_they_are_stored(ledger):
     ledger.register(config(), since=0)
     ledger.failed("lmt", Window(0, 60), "Transient", "gone", 1, NOW, NOW)

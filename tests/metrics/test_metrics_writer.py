@@ -131,7 +131,6 @@ def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path
         ("grown", "done"): 1,
         ("opened", "done"): 1,
         ("sealed", "done"): 2,
-        ("converted", "done"): 1,
     }
 
 

@@ -134,6 +134,12 @@ def as_array(states):
     return np.array(columns, np.int64).reshape(-1, 5).T.copy()
 
 
+def state_after(sample):
+    """The state before a day whose row -1 has these samples [columns], ABSENT without one."""
+    return as_array([run([(-1, value)] if value != ABSENT else [], state, ANY.max_step, ANY.reach)[2] for value, state in zip(
+        sample.tolist(), state_of(empty_state(len(sample))), strict=True)])  # fmt: skip
+
+
 def slow_day(raw, begin=None, rule=ANY):
     """What the slow rule makes of a day with the next one's first row: cells [rows], and the state after the day."""
     cells, states = np.full((len(raw) - 1, raw.shape[1]), MISSING), []

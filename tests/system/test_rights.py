@@ -354,20 +354,3 @@ signal.pause()
 def test_while_the_daemon_is_down(down, command, user, allowed):
     is_allowed, printed = outcome(down, user, command)
     assert is_allowed == allowed, printed
-
-
-def test_an_archive_of_a_version_without_separate_rights_is_taken_over_once(down):
-    root, group = down.config.archive.root, SERVICE
-    for path in [root, *root.rglob("*")]:
-        os.chown(path, SERVICE, group)
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    shutil.rmtree(root / ".tokiod-readers")
-    for _ in range(2):
-        down.start_daemon()
-        assert down.run("reader", "tokioctl", "status").returncode in {0, 1}
-        assert down.run("outsider", "tokioctl", "status").returncode == REFUSED
-        down.stop_daemon()
-    events = [json.loads(line) for line in down.log.read_text().splitlines() if line.startswith("{")]
-    changed = [event for event in events if event["event"] == "archive.rights_changed"]
-    assert [(event["failed"], event["group"], event["files"] > 0) for event in changed] == [(0, READERS, True)]
-    assert {path.lstat().st_gid for path in [root, *root.rglob("*")]} == {READERS}

@@ -19,16 +19,11 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tokiod.errors import TokiodError
 from tokiod.runtime.users import user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from tokiod.config.sections import ArchiveConfig
 
 PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
@@ -74,57 +69,3 @@ def refuse_root(directory: Path) -> None:
     owner = there.stat().st_uid
     if owner != 0:
         raise TokiodError(f"{there} belongs to user {user_name(owner)}: run this as that user: `runuser -u {user_name(owner)} -- COMMAND`")
-
-
-class RightsChanged(msgspec.Struct):
-    """How many files and directories got another group or mode. failed: those that could not."""
-
-    files: int = 0
-    directories: int = 0
-    failed: int = 0
-
-
-def upgrade(archive: ArchiveConfig) -> RightsChanged | None:
-    """Set groups and modes in an archive of a version without separate rights; return None where they were set before.
-
-    Only what belongs to this user is changed. The mode of .tokiod is set last: a kill before that repeats all of it, and afterwards an
-    administrator may grant other rights.
-    """
-    if stat.S_IMODE(archive.private.stat().st_mode) == PRIVATE_DIRECTORY_MODE:
-        return None
-    changed = RightsChanged()
-    for path in _entries(archive.root, archive.private):
-        _set(path, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, changed)
-    for path in archive.private.iterdir():
-        _set(path, PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, changed)
-    _set(archive.private, PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, changed)
-    return changed
-
-
-def _entries(root: Path, private: Path) -> Iterator[Path]:
-    """Yield a directory and all that is below it, without the private directory."""
-    yield root
-    for entry in root.iterdir():
-        if entry == private:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _entries(entry, private)
-        else:
-            yield entry
-
-
-def _set(path: Path, directory_mode: int, file_mode: int, changed: RightsChanged) -> None:
-    try:
-        status = path.lstat()
-        is_directory = stat.S_ISDIR(status.st_mode)
-        mode = directory_mode if is_directory else file_mode
-        is_right = stat.S_IMODE(status.st_mode) == mode and status.st_gid == os.getegid()
-        if is_right or status.st_uid != os.geteuid() or not (is_directory or stat.S_ISREG(status.st_mode)):
-            return
-        os.chown(path, -1, os.getegid(), follow_symlinks=False)
-        path.chmod(mode)
-    except OSError:
-        changed.failed += 1
-        return
-    changed.files += not is_directory
-    changed.directories += is_directory

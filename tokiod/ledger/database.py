@@ -16,7 +16,8 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 10
+VERSION, OLDEST_VERSION = 10, 8
+"""The format of a new ledger, and the oldest that gets what it lacks."""
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 
@@ -75,10 +76,6 @@ CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);
 CREATE INDEX IF NOT EXISTS job_unfinished ON job (source) WHERE state IN ('queued', 'running');
 PRAGMA user_version = {VERSION};
 """
-
-DATA_END_VERSION = 8
-"""The format since which `source` has data_end: what an older one has stored counts as data, because it did not record what was empty."""
-_ADD_DATA_END = "ALTER TABLE source ADD COLUMN data_end INTEGER; UPDATE source SET data_end = last_end;"
 
 LedgerError = sqlite3.Error
 """What a method of an open ledger raises where the file can't be read or written at present, for example on a full disk."""
@@ -261,6 +258,10 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         raise TokiodError(
             f"the ledger {path} was written by a newer tokiod (format {version}, this version reads up to {VERSION}): install that one"
         )
+    if 0 < version < OLDEST_VERSION:
+        raise TokiodError(
+            f"the ledger {path} has format {version} of a time before the first release: move it away, the writer makes another"
+        )
     return int(version)
 
 
@@ -270,10 +271,8 @@ def _require_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    version = _version(connection, path)
-    if version < VERSION:  # newer formats only add tables, and columns as here
-        changes = _ADD_DATA_END if 0 < version < DATA_END_VERSION else ""
-        connection.executescript(f"BEGIN IMMEDIATE; {changes} {SCHEMA} COMMIT;")
+    if _version(connection, path) < VERSION:  # newer formats only add tables
+        connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:

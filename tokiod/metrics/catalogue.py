@@ -54,7 +54,7 @@ HOST_REFUSALS = ("another host's name", "not asked", "malformed", "version", "ol
 HOST_TROUBLES = ("new", "unreachable", "stopped", "refused", "clock", "unknown")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished", "too many of its address", "too much unread")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
-CHANGES = ("made", "grown", "opened", "sealed", "converted")
+CHANGES = ("made", "grown", "opened", "sealed")
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

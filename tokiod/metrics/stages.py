@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-REWRITES: dict[str, Kind] = {"made": "make", "grown": "grow", "opened": "reopen", "sealed": "seal", "converted": "convert"}
+REWRITES: dict[str, Kind] = {"made": "make", "grown": "grow", "opened": "reopen", "sealed": "seal"}
 """By the change of the file; see FileChange."""
 _PLACES = {kind: place for place, kind in enumerate(KINDS)}
 _COMMIT = {stage: place for place, stage in enumerate(STAGES["commit"])}

@@ -22,7 +22,7 @@ from tokiod.reader.part import Part
 from tokiod.reader.span import Span
 from tokiod.reports.gaps import Gap, State, clipped, gaps
 from tokiod.tts.counters.difference_rule import BASE_ROW, CANDIDATE_ROW, REACH_SECONDS, ZERO_ROW, Differences
-from tokiod.tts.layout import OWN, is_counter, is_outdated, own_name, read_spec
+from tokiod.tts.layout import OWN, is_counter, own_name, read_spec
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.sealed.kept_samples import fill_raw
 from tokiod.tts.sealed.sealed_counter import SealedCounter
@@ -163,7 +163,7 @@ def _counter_codes(part: Part, file: Any, dataset: str, first: int, last: int) -
     """Return why cells [first, last) of a counter are missing, by its samples, which are followed from the day's first row on."""
     is_missing = np.isnan(part.read(dataset, first, last))
     codes = np.where(is_missing, UNKNOWN, PRESENT).astype(np.uint16)
-    if part.form == "foreign" or is_outdated(file):
+    if part.form == "foreign":
         return codes
     begin, blocks = _samples(file, dataset, last + 1)
     rule = Differences(begin, 0, read_spec(file).rule(dataset))

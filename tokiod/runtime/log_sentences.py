@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SENTENCES = {
-    "archive.rights_changed": "{files} files and {directories} directories of {path} got new owners or modes, {failed} could not: {reason}",
     "backfill.broken": "the backfill failed by a fault in tokiod",
     "backfill.cancelled": "backfill {job} was cancelled",
     "backfill.done": "backfill {job} is done",
@@ -44,12 +43,10 @@ SENTENCES = {
     "feed.refused": "a subscriber at {address} was refused: {reason}",
     "feed.stopped": "the feed stopped",
     "file.collected": "{path} was collected: {cells} cells, dropped {dropped}",
-    "file.converted": "{path} was converted",
     "file.failed": "{path} can't be collected now: {error}",
     "file.gone": "{path} is gone: {reason}",
     "file.grown": "{path} has more columns",
     "file.made": "{path} was created",
-    "file.not_converted": "{path} can't be converted: {error}",
     "file.not_grown": "{path} can't get more columns: {error}",
     "file.not_made": "{path} can't be created: {error}",
     "file.not_moved": "{path} can't be moved to the rejected files: {error}",

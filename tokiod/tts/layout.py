@@ -25,11 +25,11 @@ Form = Literal["live", "sealed", "foreign"]
 
 OWN = "_tokiod"
 FORM, RAW_SEALED, PROVED, MAX_STEP = "form", "raw_sealed", "proved", "max_step"
-LIVE_FORM, OUTDATED_LIVE_FORM = "live 2", "live"
-"""The attribute `form` of a live file: of this version, and of 0.1.0, which refuses the other one."""
+LIVE_FORM = "live 2"
+"""The attribute `form` of a live file."""
 STATE_ROWS, SPAN_ROWS = 5, 2
-NEXT_ROWS, OUTDATED_GUARD_ROWS = 1, 2
-"""Rows of raw beyond the day's: that of the next day, which is the last one; 0.1.0 has one before the day, too."""
+NEXT_ROWS = 1
+"""Rows of raw beyond the day's: the first of the next day."""
 
 
 _ERRNO = re.compile(r"errno = (\d+)")
@@ -67,25 +67,24 @@ class MatrixLocation:
 
 
 # Any one of them is enough: a live counter that lost its samples is still a counter.
-_PARTS_OF_COUNTERS = ("raw", "span", "begin", "kept", "edges")
+_PARTS_OF_COUNTERS = ("raw", "span", "begin", "kept")
 
 
-def own_name(part: Literal["begin", "end", "kept", "edges"], dataset: str) -> str:
-    """Return the name of a dataset that files have for a counter: the states around the day, kept samples, and those of 0.1.0."""
+def own_name(part: Literal["begin", "end", "kept"], dataset: str) -> str:
+    """Return the name of a dataset that files have for a counter: the states around the day, and kept samples."""
     return f"{OWN}/{part}/{dataset}"
 
 
-def matrix_locations(spec: FileSpec, *, outdated: bool = False) -> Iterator[MatrixLocation]:
-    """Yield every matrix of a live file, of 0.1.0 if outdated, in the order of the file: all cells, then each counter's other ones."""
+def matrix_locations(spec: FileSpec) -> Iterator[MatrixLocation]:
+    """Yield every matrix of a live file in the order of the file: all cells, then each counter's other ones."""
     ordered = [(dataset, matrix, spec.rows(dataset.partition("/")[0])) for dataset, matrix in spec.ordered()]
     for dataset, matrix, rows in ordered:
         yield MatrixLocation("cells", dataset, rows, matrix.columns)
     for dataset, matrix, rows in ordered:
         if matrix.counter:
-            yield MatrixLocation("raw", dataset, rows + (OUTDATED_GUARD_ROWS if outdated else NEXT_ROWS), matrix.columns)
+            yield MatrixLocation("raw", dataset, rows + NEXT_ROWS, matrix.columns)
             yield MatrixLocation("span", dataset, SPAN_ROWS, matrix.columns)
-            if not outdated:
-                yield MatrixLocation("begin", dataset, STATE_ROWS, matrix.columns)
+            yield MatrixLocation("begin", dataset, STATE_ROWS, matrix.columns)
 
 
 def open_for_reading(path: Path) -> Any:
@@ -112,21 +111,12 @@ def unreadable(path: Path, error: Exception, reason: str = "") -> OSError | NotL
 
 
 def form_of(file: Any) -> Form:
-    """Return "live" or "sealed" for a file of tokiod, of any version, "foreign" for any other. Raises NotLive if HDF5 can't read it."""
-    form = _own_form(file)
-    return "live" if form in (LIVE_FORM, OUTDATED_LIVE_FORM) else "sealed" if form == "sealed" else "foreign"
-
-
-def is_outdated(file: Any) -> bool:
-    """Return whether tokiod 0.1.0 made a file: its counters have no state before the day. Raises as form_of()."""
-    return _own_form(file) == OUTDATED_LIVE_FORM or (form_of(file) == "sealed" and "edges" in file[OWN])
-
-
-def _own_form(file: Any) -> str:
+    """Return "live" or "sealed" for a file of tokiod, "foreign" for any other. Raises NotLive if HDF5 can't read it."""
     try:
-        return _text(attribute(file.id, FORM, b"", of=OWN))
+        form = _text(attribute(file.id, FORM, b"", of=OWN))
     except (KeyError, RuntimeError, OSError) as error:
         raise unreadable(file.filename, error) from error
+    return "live" if form == LIVE_FORM else "sealed" if form == "sealed" else "foreign"
 
 
 def read_spec(file: Any) -> FileSpec:

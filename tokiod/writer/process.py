@@ -14,7 +14,6 @@ import structlog
 
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
-from tokiod.archive import rights
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ProcessLock
 from tokiod.archive.rights import make_private
@@ -113,7 +112,7 @@ class WriterProcess:
         epoch, opened, host = uuid4().hex, stack.enter_context, self._host
         self._repeats, self.stage_directories = Repeats(clock), (config.stages, config.run)
         opened(ProcessLock(config.archive.lock, owner=config.archive.owner))
-        _separate_rights(config)
+        _make_run_directory(config)
         _remove_temporary_files(config.archive.root, host.files)
         self._ledger = opened(_open_ledger(config, clock, host.sqlite))
         self._receiver = opened(Receiver(config.bus.endpoint, epoch, monotonic=host.monotonic, bind=host.bind))
@@ -231,24 +230,14 @@ def _open_ledger(config: Config, clock: Clock, sqlite: Sqlite) -> Ledger:
     return ledger
 
 
-def _separate_rights(config: Config) -> None:
-    """Make the directory of the bus, and take an archive of a version without separate rights over."""
+def _make_run_directory(config: Config) -> None:
+    """Make the directory of the bus, for this user alone."""
     try:
         make_private(config.run)
     except OSError as error:
         if error.errno in FULL:
             raise DiskFull("the directory of the bus can't be made", error, config.run) from None
         raise TokiodError(f"{config.run} can't be made: {error.strerror}; its parent must exist and be writable") from None
-    if (changed := rights.upgrade(config.archive)) is not None:
-        log.warning(
-            "archive.rights_changed",
-            path=str(config.archive.root),
-            files=changed.files,
-            directories=changed.directories,
-            failed=changed.failed,
-            group=os.getegid(),
-            reason="only the daemon's user may use bus, control socket, ledger and lock; its group reads the rest, see docs/security.md",
-        )
 
 
 def _remove_temporary_files(root: Path, files: Files) -> None:

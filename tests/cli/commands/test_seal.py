@@ -6,11 +6,9 @@ import h5py
 import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
 from commanded import configured, ran, source
-from outdated_files import outdate
 
 from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.tts.layout import form_of, open_for_reading
-from tokiod.tts.schema import ABSENT
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(ROWS)} for i, name in enumerate(NAMES)}
 
@@ -51,13 +49,6 @@ def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
         "before": file_of(path).stat().st_size, "after": file_of(path).stat().st_size,
     }  # fmt: skip
     assert before != told["after"]
-
-
-def test_a_live_day_of_an_older_version_is_converted_and_sealed(path):
-    outdate(file_of(path), {COUNTER: [ABSENT] * len(NAMES)})
-    done = run(path, "2018-01-29")
-    assert (done.exit_code, form(path)) == (0, "sealed")
-    assert filled(held(path.parent, [COUNTER])) == {key: cells for key, cells in filled(expected(SAMPLES, 1)).items() if key[1] == COUNTER}
 
 
 def test_a_sealed_day_before_it_that_lacks_its_last_row_is_corrected_too(path):

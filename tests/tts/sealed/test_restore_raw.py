@@ -3,6 +3,7 @@
 from unittest.mock import patch
 
 import numpy as np
+from counter_days import state_after
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.sealed import kept_samples as tts_edges
 from tokiod.tts.sealed.seal import seal, unseal
-from tokiod.tts.sealed.sealed_counter import state_after
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 NAME, ROWS = "datatargets/readbytes", 24

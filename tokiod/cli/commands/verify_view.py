@@ -65,13 +65,6 @@ class NotStored(msgspec.Struct, frozen=True):
     end: int
 
 
-class Outdated(msgspec.Struct, frozen=True):
-    """A part [start, end) of a day, UTC epoch seconds, with counters that differ, in a file that tokiod 0.1.0 sealed by its own rule."""
-
-    start: int
-    end: int
-
-
 class NotCompared(msgspec.Struct, frozen=True):
     """A time span [start, end), UTC epoch seconds, that was not compared. reason: a sentence."""
 
@@ -94,14 +87,13 @@ class Comparison(msgspec.Struct, frozen=True):
     differing: list[DifferingWindow]
     not_stored: list[NotStored]
     not_compared: list[NotCompared]
-    outdated: list[Outdated]
     odd_days: list[OddDay] = []
 
 
 def show_job_table(source: str, span: Window, found: list[OddDay], *, as_json: bool) -> None:
     """Print the days of a job table that have what they should not."""
     if as_json:
-        echo_json(Comparison(source, span.start, span.end, 0, 0, [], [], [], [], found))
+        echo_json(Comparison(source, span.start, span.end, 0, 0, [], [], [], found))
         return
     for one in found:
         private = f"{one.private} job ids with names that [jobs] users hides: see users_retention in docs/operations.md"
@@ -138,9 +130,6 @@ class VerifyOutput:
             return
         for window in self.verified.not_stored:
             echo(f"{window}: not stored")
-        for window in self.verified.outdated:
-            command = f"tokioctl backfill --force {self._source} {iso(window.start)} {iso(window.end)}"
-            echo(f"{window}: tokiod 0.1.0 sealed this day by another rule of differences; `{command}` stores it by the present rule")
         for left_out in self._not_compared:
             echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
         echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
@@ -152,9 +141,8 @@ class VerifyOutput:
     def _comparison(self) -> Comparison:
         verified = self.verified
         not_stored = [NotStored(window.start, window.end) for window in verified.not_stored]
-        outdated = [Outdated(window.start, window.end) for window in verified.outdated]
         span = self._source, self._span.start, self._span.end
-        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._not_compared, outdated)
+        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._not_compared)
 
 
 def _lines(differing: WindowDifferences) -> list[str]:

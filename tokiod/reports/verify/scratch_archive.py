@@ -16,8 +16,7 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import FileSlot
 from tokiod.collector import collect_window
 from tokiod.errors import NotYet, Transient
-from tokiod.tts.counters.difference_rule import is_anchored
-from tokiod.tts.live.conversion import aligned
+from tokiod.tts.counters.difference_rule import aligned, is_anchored
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import ABSENT

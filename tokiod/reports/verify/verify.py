@@ -19,7 +19,7 @@ from tokiod.ranges import Ranges
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.reports.verify.scratch_archive import ScratchArchive
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
-from tokiod.tts.layout import NotLive, is_outdated, open_for_reading
+from tokiod.tts.layout import NotLive
 from tokiod.window import Window, bulk_length
 
 if TYPE_CHECKING:
@@ -44,15 +44,13 @@ LEAD_STEPS = 12
 class Verified:
     """How much of a span was compared: cells, windows of which any part was; not_stored: what the ledger does not record as stored.
 
-    not_compared: days, or parts of them, with the reason; outdated: those with counters that differ and whose file tokiod 0.1.0 sealed: it
-    had another rule of differences.
+    not_compared: days, or parts of them, with the reason.
     """
 
     cells: int = 0
     windows: int = 0
     not_stored: list[Window] = field(default_factory=list)
     not_compared: list[tuple[Window, str]] = field(default_factory=list)
-    outdated: list[Window] = field(default_factory=list)
 
 
 def _no_progress(_time: int) -> None:
@@ -226,8 +224,6 @@ class _Comparison:
             for span in source.calendar.split(day, max(SLICE_SECONDS // source.config.step, 1) * source.config.step):
                 for dataset in sorted(chosen - others.keys()):
                     self._compare_slice(dataset, span, archived, collected)
-        if any(self._is_counter(dataset) for one in self.windows.values() for dataset in one.counts) and _is_outdated(path):
-            self.verified.outdated.append(day)
         if chosen and chosen == others.keys():
             return
         # Windows may have had another length when they were stored.
@@ -276,12 +272,3 @@ def _reader(stack: ExitStack, path: Path | None) -> FollowedFile | None:
         raise TokiodError(f"{error}; the writer quarantines such a file and collects its windows again") from error
     except OSError as error:
         raise TokiodError(f"{path} can't be read at present: {error}") from error
-
-
-def _is_outdated(path: Path) -> bool:
-    """Return whether tokiod 0.1.0 made an existing file."""
-    try:
-        with open_for_reading(path) as file:
-            return is_outdated(file)
-    except FileNotFoundError:
-        return False

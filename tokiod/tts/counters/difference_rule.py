@@ -373,3 +373,14 @@ def _is_anchored_apart(raw: Int) -> Bool:
     np.maximum.accumulate(rows[:-1], axis=0, out=before[1:])
     earlier = np.take_along_axis(raw, np.maximum(before, 0), axis=0) if len(raw) else raw
     return np.asarray((nonzero & (before >= 0) & (raw >= earlier)).any(axis=0))
+
+
+def aligned(state: Int, names: tuple[str, ...], wanted: tuple[str, ...]) -> Int:
+    """Return the columns `wanted` of states or samples i8[n, columns] of other columns, ABSENT where they are not among them."""
+    if names == wanted:
+        return state
+    place = {name: i for i, name in enumerate(names)}
+    here = np.fromiter((place.get(name, -1) for name in wanted), np.intp, len(wanted))
+    found = np.full((len(state), len(wanted)), ABSENT)
+    found[:, here >= 0] = state[:, here[here >= 0]]
+    return found

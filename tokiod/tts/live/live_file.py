@@ -20,7 +20,6 @@ from tokiod.tts.layout import (
     MatrixLocation,
     NotLive,
     form_of,
-    is_outdated,
     matrix_locations,
     open_for_reading,
     read_spec,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from tokiod.tts.live.create import Plan
     from tokiod.tts.spec import FileSpec
 
-__all__ = ["FileLost", "LiveFile", "NotLive", "OutdatedFile", "SyncFailed", "link_aside", "set_aside"]
+__all__ = ["FileLost", "LiveFile", "NotLive", "SyncFailed", "link_aside", "set_aside"]
 
 
 class FileLost(OSError):  # noqa: N818 - a state, not a fault
@@ -50,10 +49,6 @@ class FileLost(OSError):  # noqa: N818 - a state, not a fault
     def __init__(self, reason: str, path: Path) -> None:
         super().__init__(errno.ESTALE, reason, str(path))
         self.reason = reason
-
-
-class OutdatedFile(NotLive):
-    """A live file of 0.1.0: it is converted first (tokiod.tts.live.conversion)."""
 
 
 class SyncFailed(OSError):  # noqa: N818 - a state, not a fault
@@ -109,13 +104,18 @@ class LiveFile:
 
     @classmethod
     def open(cls, path: Path, files: Files = REAL) -> LiveFile:
-        """Open a live file for writing. Raises OutdatedFile, NotLive for any other file, FileNotFoundError and other OSErrors."""
-        return cls._open(path, files, outdated=False)
-
-    @classmethod
-    def open_outdated(cls, path: Path, files: Files = REAL) -> LiveFile:
-        """Open a live file of 0.1.0, to be read only: raw has a row before the day, span counts from it, begin is empty. Raises NotLive."""
-        return cls._open(path, files, outdated=True)
+        """Open a live file for writing. Raises NotLive for any other file, FileNotFoundError and other OSErrors."""
+        fd = files.open(path)
+        try:
+            # Taken before HDF5 reads the file: one of the two detects a truncation in between.
+            identity = _identity(files.fstat(fd))
+            live = cls(path, _read_layout(path), fd, identity, files)
+            live.check()
+            live.check_spans()
+        except BaseException:
+            files.close(fd)
+            raise
+        return live
 
     @classmethod
     def built(cls, path: Path, plan: Plan, locations: list[MatrixLocation], files: Files) -> LiveFile:
@@ -125,20 +125,6 @@ class LiveFile:
         try:
             live = cls(path, _FileLayout(spec, locations, plan.raw_sealed), fd, _identity(files.fstat(fd)), files)
             live.check()
-        except BaseException:
-            files.close(fd)
-            raise
-        return live
-
-    @classmethod
-    def _open(cls, path: Path, files: Files, *, outdated: bool) -> LiveFile:
-        fd = files.open(path)
-        try:
-            # Taken before HDF5 reads the file: one of the two detects a truncation in between.
-            identity = _identity(files.fstat(fd))
-            live = cls(path, _read_layout(path, outdated=outdated), fd, identity, files)
-            live.check()
-            live.check_spans()
         except BaseException:
             files.close(fd)
             raise
@@ -271,20 +257,14 @@ def _identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino), status.st_size
 
 
-def _read_layout(path: Path, *, outdated: bool) -> _FileLayout:
+def _read_layout(path: Path) -> _FileLayout:
     with open_for_reading(path) as file:
         form = form_of(file)
         if form != "live":
             raise NotLive(f"{path}: it is a {form} file")
-        if is_outdated(file) != outdated:
-            raise (
-                OutdatedFile(f"{path}: it is a live file of tokiod 0.1.0")
-                if not outdated
-                else NotLive(f"{path}: it is not of tokiod 0.1.0")
-            )
         try:
             spec = read_spec(file)
-            locations = [locate(file, location) for location in matrix_locations(spec, outdated=outdated)]
+            locations = [locate(file, location) for location in matrix_locations(spec)]
             return _FileLayout(spec, locations, bool(file[OWN].attrs[RAW_SEALED]))
         except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
             raise unreadable(path, error) from error

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tokiod.tts.live.conversion import content_of_outdated, convert, has_all_samples, take_state_of_sealed
 from tokiod.tts.live.create import SLICE_BYTES, Plan, build, no_pause
 from tokiod.tts.live.files import REAL, Files, NameNotDurable, put_in_place, temporary_path
-from tokiod.tts.live.live_file import LiveFile, OutdatedFile
+from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of, missing
 from tokiod.tts.sealed.seal import SealingFailed, write_sealed, write_unsealed
 from tokiod.tts.spec import FileSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.tts.layout import MatrixLocation
-    from tokiod.tts.live.conversion import Limit
     from tokiod.tts.live.create import Content, Pause
     from tokiod.tts.spec import GroupSpec
 
+    Limit = Callable[[FileSpec], FileSpec]
+    """Sets max_step of the counters of a spec."""
     WriteSealed = Callable[[LiveFile, Path, int, Files, Pause], None]
 
 RECENT_SECONDS = 2 * 3600
@@ -64,12 +64,11 @@ class Rewrite(Protocol):
 
 
 class _TemporaryFile:
-    """What all rewrites share. before: the file of the day before, whose state the new file needs if 0.1.0 sealed it."""
+    """What all rewrites share."""
 
-    def __init__(self, path: Path, files: Files, before: Path | None = None) -> None:
+    def __init__(self, path: Path, files: Files) -> None:
         self._path = path
         self._files = files
-        self._before = before
         self._temporary = temporary_path(path)
         self._made: LiveFile | None = None
 
@@ -82,12 +81,9 @@ class _TemporaryFile:
         with contextlib.suppress(OSError):
             self._files.unlink(self._temporary)
 
-    def _build(self, plan: Plan, pause: Pause, datasets: Iterable[str]) -> None:
-        """Make the temporary file, open it, and write the states of some counters that the day before gives."""
+    def _build(self, plan: Plan, pause: Pause) -> None:
+        """Make the temporary file and open it."""
         self._made = LiveFile.built(self._temporary, plan, build(self._temporary, plan, self._files, pause), self._files)
-        if self._before is not None:
-            take_state_of_sealed(self._made, self._before, datasets)
-            self._made.sync()
 
     def _rename(self) -> bool:
         """Put the new file in place; return whether its name is durable."""
@@ -109,14 +105,14 @@ class _TemporaryFile:
 class CreateFile(_TemporaryFile):
     """A live file of a spec in which every cell is missing."""
 
-    def __init__(self, path: Path, spec: FileSpec, created: int, files: Files = REAL, before: Path | None = None) -> None:
-        super().__init__(path, files, before)
+    def __init__(self, path: Path, spec: FileSpec, created: int, files: Files = REAL) -> None:
+        super().__init__(path, files)
         self._plan = Plan(spec, created)
 
     def work(self, pause: Pause) -> None:
         """Make the file and its missing parent directories."""
         self._files.make_directory(self._path.parent)
-        self._build(self._plan, pause, [name for name, matrix in self._plan.spec.matrices.items() if matrix.counter])
+        self._build(self._plan, pause)
 
     def finish(self) -> LiveFile:
         """Rename the file."""
@@ -147,7 +143,7 @@ class CreateNextDay(CreateFile):
 
     def work(self, pause: Pause) -> None:
         """Make the file. Raises NotLive if the file before is not live."""
-        with contextlib.closing(_open_any(self._template, self._files)) as before:
+        with contextlib.closing(LiveFile.open(self._template, self._files)) as before:
             groups = {name: group for name, group in before.spec.groups.items() if self._is_current(group)}
             names = {name: matrix for name, matrix in before.spec.matrices.items() if group_of(name) in groups}
             matrices = {name: replace(matrix, columns=_recent(before, name, pause)) for name, matrix in names.items()}
@@ -155,39 +151,16 @@ class CreateNextDay(CreateFile):
         super().work(pause)
 
 
-class ConvertFile(_TemporaryFile):
-    """A live file of this version made of one of 0.1.0, with the same samples; all cells are computed again from them."""
+class UnsealFile(_TemporaryFile):
+    """A live file made of a sealed one, see tokiod.tts.sealed.seal.unseal()."""
 
-    def __init__(self, path: Path, limit: Limit, created: int, files: Files = REAL, before: Path | None = None) -> None:
-        super().__init__(path, files, before)
-        self._limit = limit
+    def __init__(self, path: Path, created: int, files: Files = REAL) -> None:
+        super().__init__(path, files)
         self._created = created
 
     def work(self, pause: Pause) -> None:
         """Make the file. Raises NotLive."""
-        with contextlib.closing(LiveFile.open_outdated(self._path, self._files)) as old:
-            raw_sealed = old.sealed_raw and not has_all_samples(old)
-            plan = Plan(self._limit(old.spec), self._created, content_of_outdated(old), raw_sealed=raw_sealed)
-            build(self._temporary, plan, self._files, pause)
-        self._made = LiveFile.open(self._temporary, self._files)
-        convert(self._made, self._before, pause)
-
-    def finish(self) -> LiveFile:
-        """Rename the file over the old one."""
-        return self._renamed()
-
-
-class UnsealFile(_TemporaryFile):
-    """A live file made of a sealed one, see tokiod.tts.sealed.seal.unseal()."""
-
-    def __init__(self, path: Path, limit: Limit, created: int, files: Files = REAL, before: Path | None = None) -> None:
-        super().__init__(path, files, before)
-        self._limit = limit
-        self._created = created
-
-    def work(self, pause: Pause) -> None:
-        """Make the file; all cells of one of 0.1.0 are computed again from its samples. Raises NotLive."""
-        self._made = write_unsealed(self._path, self._temporary, self._created, self._files, pause, self._limit, self._before)
+        self._made = write_unsealed(self._path, self._temporary, self._created, self._files, pause)
 
     def finish(self) -> LiveFile:
         """Rename the file over the sealed one."""
@@ -202,8 +175,8 @@ class GrowFile(_TemporaryFile):
     spec: what live.spec.merged() returned. Raises FileLost or SyncFailed if the other file can't be trusted.
     """
 
-    def __init__(self, live: LiveFile, spec: FileSpec, created: int, before: Path | None = None) -> None:
-        super().__init__(live.path, live.files, before)
+    def __init__(self, live: LiveFile, spec: FileSpec, created: int) -> None:
+        super().__init__(live.path, live.files)
         live.commit()
         live.check()  # or the new file would take over what another process wrote to this one
         live.track_writes()
@@ -212,8 +185,7 @@ class GrowFile(_TemporaryFile):
 
     def work(self, pause: Pause) -> None:
         """Copy the old file."""
-        known, wider = self._live.spec.matrices, self._plan.spec.matrices
-        self._build(self._plan, pause, [name for name, matrix in wider.items() if matrix.counter and matrix != known.get(name)])
+        self._build(self._plan, pause)
 
     def finish(self) -> LiveFile:
         """Copy the rows that were written since."""
@@ -334,14 +306,6 @@ def content_of(live: LiveFile) -> Content:
             block[:, : old.width] = old.read(start, start + len(block)).view(block.dtype)
 
     return fill
-
-
-def _open_any(path: Path, files: Files) -> LiveFile:
-    """Open a live file, of whichever version, to be read."""
-    try:
-        return LiveFile.open(path, files)
-    except OutdatedFile:
-        return LiveFile.open_outdated(path, files)
 
 
 def _recent(live: LiveFile, dataset: str, pause: Pause) -> tuple[str, ...]:

@@ -29,13 +29,11 @@ from tokiod.tts.layout import (
     STATE_ROWS,
     NotLive,
     form_of,
-    is_outdated,
     open_for_reading,
     own_name,
     read_spec,
     unreadable,
 )
-from tokiod.tts.live.conversion import convert, unlimited
 from tokiod.tts.live.create import Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing, sync_content
 from tokiod.tts.live.live_file import LiveFile
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.tts.layout import MatrixLocation
-    from tokiod.tts.live.conversion import Limit
     from tokiod.tts.live.create import Content, Pause
     from tokiod.tts.sealed.restore_raw import RestoredRaw
     from tokiod.tts.spec import FileSpec
@@ -105,28 +102,17 @@ def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: P
     return LiveFile.open(target, files)
 
 
-def write_unsealed(  # noqa: PLR0913, PLR0917 - what a rewrite has
-    path: Path, temporary: Path, created: int, files: Files, pause: Pause, limit: Limit = unlimited, before: Path | None = None
-) -> LiveFile:
+def write_unsealed(path: Path, temporary: Path, created: int, files: Files, pause: Pause) -> LiveFile:
     """Write a live file of a sealed one to exactly this path, durably, and return it, opened.
 
-    The cells of a file of 0.1.0 are computed again from its samples; limit: sets max_step of its counters; before: the day before.
     Raises NotLive, also where HDF5 can't read its content.
     """
     with open_for_reading(path) as file:
-        spec, outdated = _sealed_spec(path, file), is_outdated(file)
-        spec = limit(spec) if outdated else spec
+        spec = _sealed_spec(path, file)
         counters = _counters(path, file, spec)
         raw_sealed = not all(counter.is_complete for counter in counters.values())
         build(temporary, Plan(spec, created, _undamaged(path, _content_of(file, counters)), raw_sealed=raw_sealed), files, pause)
-    live = LiveFile.open(temporary, files)
-    try:
-        if outdated:
-            convert(live, before, pause)
-    except BaseException:
-        live.close()
-        raise
-    return live
+    return LiveFile.open(temporary, files)
 
 
 def _counters(path: Path, file: Any, spec: FileSpec) -> dict[str, SealedCounter]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tokiod.tts.counters.difference_rule import Rule, in_rows_of, next_day
-from tokiod.tts.layout import form_of, is_outdated, open_for_reading, own_name, read_spec, unreadable
-from tokiod.tts.live.files import exists
-from tokiod.tts.sealed.sealed_counter import SealedCounter, newest_sample
+from tokiod.tts.counters.difference_rule import Rule, next_day
+from tokiod.tts.layout import open_for_reading, read_spec, unreadable
+from tokiod.tts.sealed.sealed_counter import SealedCounter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class SealedNeighbour(msgspec.Struct, frozen=True, eq=False):
     """A counter of a sealed day. first, after: samples of its first row and of the next day's, i8[columns], ABSENT without one.
 
-    begin, end: the states around the day, i8[5, columns]; end is None if 0.1.0 sealed it. step: seconds between rows.
+    begin, end: the states around the day, i8[5, columns]. step: seconds between rows.
     """
 
     names: tuple[str, ...]
@@ -32,7 +31,7 @@ class SealedNeighbour(msgspec.Struct, frozen=True, eq=False):
     first: Int
     after: Int
     begin: Int
-    end: Int | None
+    end: Int
 
     @classmethod
     def of(cls, counter: SealedCounter, step: int) -> SealedNeighbour:
@@ -40,14 +39,12 @@ class SealedNeighbour(msgspec.Struct, frozen=True, eq=False):
         first, after = counter.samples(0), counter.samples(counter.rows)
         return cls(counter.names, counter.rows, step, first, after, counter.begin, counter.end)
 
-    def next_state(self) -> Int | None:
-        """Return the state before the next day, i8[5, columns], rows counted from there; None if the file does not tell."""
-        return None if self.end is None else next_day(self.end, self.rows, Rule.of(self.step).reach)
+    def next_state(self) -> Int:
+        """Return the state before the next day, i8[5, columns], rows counted from there."""
+        return next_day(self.end, self.rows, Rule.of(self.step).reach)
 
     def differs(self, begin: Int) -> bool:
-        """Return whether the day was sealed with another state before it. Of a file of 0.1.0, the newest sample of it is compared."""
-        if self.end is None:
-            return not np.array_equal(newest_sample(self.begin), newest_sample(begin))
+        """Return whether the day was sealed with another state before it."""
         return not np.array_equal(self.begin, begin)
 
 
@@ -74,29 +71,3 @@ class SealedDay(msgspec.Struct, frozen=True):
                 return cls({name: SealedNeighbour.of(SealedCounter.read(file, name), spec.step(name)) for name in counters})
             except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
                 raise unreadable(path, error) from error
-
-
-def computed_ends(path: Path, rules: dict[str, Rule], steps: dict[str, int]) -> dict[str, tuple[tuple[str, ...], Int]]:
-    """Return columns and the state before the next day, of each counter of a file that 0.1.0 sealed; of any other or damaged file nothing.
-
-    rules, steps: those of the next day, by dataset; the others are left out. All samples are restored. Raises OSError where the system
-    can't read it.
-    """
-    found: dict[str, tuple[tuple[str, ...], Int]] = {}
-    if not exists(path):
-        return found
-    try:
-        with open_for_reading(path) as file:
-            if form_of(file) == "sealed" and is_outdated(file):
-                spec = read_spec(file)
-                for name in (name for name in rules if own_name("edges", name) in file):
-                    counter, step, rule = SealedCounter.read(file, name), spec.step(name), rules[name]
-                    if step != steps[name]:
-                        rule = Rule.of(step, rule.max_rate(steps[name]))
-                    state = next_day(counter.computed_end(file[name], rule), counter.rows, rule.reach)
-                    found[name] = counter.names, state if step == steps[name] else in_rows_of(state, step, steps[name])
-    except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:
-        if isinstance(reason := unreadable(path, error), OSError):
-            raise reason from error
-        return {}  # a damaged day must not hold up the next one
-    return found
