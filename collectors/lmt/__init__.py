@@ -3,8 +3,7 @@
 config            what a [[source]] and `archive` take     datasets          tables and columns to datasets
 collector         live: fetch, parse, join                 client            what a database is queried for
 client_mysql      a MySQL or MariaDB server                client_sqlite     a SQLite file
-sqlite_pages      rows of a SQLite file without SQLite     sqlite_rights     what a connection to one may do
-mysql_rows        rows as a server sends numbers
+sqlite_rights     what a connection to one may do
 parse_inventory   OSTs, OSSs, MDSs and MDTs                parse_timestamps  local time stamps to UTC
 to_batches        rows to batches                          saved_files       saved copies
 raw_files         fetched rows as a copy

@@ -16,7 +16,6 @@ import numpy as np
 from asyncmy.cursors import SSCursor
 from asyncmy.errors import MySQLError, OperationalError
 
-from collectors.lmt import mysql_rows
 from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
 
@@ -95,7 +94,6 @@ class Mysql:
         self.finished = finished
         self._server = server
         self._idle: list[Session] = []
-        self._as_text: set[str] = set()
         self._slots = asyncio.Semaphore(CONNECTIONS)
 
     def __str__(self) -> str:
@@ -115,12 +113,6 @@ class Mysql:
 
     async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
         """Return wanted.named, an array per column."""
-        if wanted.table.name not in self._as_text:
-            rows = await self._run(lambda session: _fetch_rows(session, wanted))
-            if rows is None or rows.is_slow:
-                self._as_text.add(wanted.table.name)
-            if rows is not None:
-                return rows.columns
         return await self._run(lambda session: _fetch(session, wanted))
 
     async def stamps_near(self, first: str, last: str) -> str:  # noqa: ARG002 - the condition on TIMESTAMP itself is enough
@@ -278,14 +270,6 @@ async def _fetch_all(connection: Any, sql: str) -> list[tuple[Any, ...]]:
         return list(await cursor.fetchall())
 
 
-async def _fetch_rows(session: Session, wanted: RowRange) -> mysql_rows.Rows | None:
-    return await mysql_rows.fetch(session.connection, _rows_select(session, wanted), exact=wanted.table.exact)
-
-
-def _rows_select(session: Session, wanted: RowRange) -> str:
-    return f"SELECT {', '.join(_number(session, wanted.table, name) for name in wanted.named)}{_from_where(session, wanted)}"
-
-
 # A server converts what it can, 0 for most texts, and what does not fit wraps around or is cut. So a column that is not of LMT's type is
 # compared before it is converted. Of a FLOAT the server shows six digits, and all of it as a DOUBLE; old ones have no CAST to that.
 def _number(session: Session, table: Table, name: str) -> str:
@@ -328,8 +312,8 @@ async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
     return [found[name] for name in wanted.named]
 
 
-# What does not come as rows of numbers alone comes as text: the server joins the numbers of a component (or of a TS_ID, where a table has
-# no such key), in the order of its index. That is cheaper for both sides than sending row by row and making so many Python objects.
+# The server joins the numbers of a component (or of a TS_ID, where a table has no such key), in the order of its index. That is cheaper for
+# both sides than sending row by row and making so many Python objects.
 def _joined_select(session: Session, wanted: RowRange) -> str:
     group, others = _grouped(session, wanted)
     # The condition on TS_ID leaves no NULL among them. CONCAT writes a DOUBLE in full, IFNULL cuts it.

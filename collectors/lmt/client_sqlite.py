@@ -17,7 +17,6 @@ import apsw
 import numpy as np
 
 from collectors.lmt.datasets import NOT_A_NUMBER, NOT_AN_INTEGER, NULL_INTEGER
-from collectors.lmt.sqlite_pages import PagedFile, PagedTable, Unusual, check_whole
 from collectors.lmt.sqlite_rights import authorize, check_tables_only, restrict
 from tokiod.errors import CollectError, Fatal, Transient
 
@@ -161,6 +160,21 @@ def _needs_its_directory(path: Path) -> bool:
     return WAL_VERSION in versions and not os.access(path.resolve().parent, os.W_OK, effective_ids=True)
 
 
+def _check_whole(path: Path) -> None:
+    """Raise ValueError for a file that is shorter than its header says. SQLite reads the rest of a page that was cut as zeros."""
+    with path.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    expected = int.from_bytes(header[PAGES], "big") * PAGE_BYTES.get(header[16:18], 0)
+    if header[CHANGES] == header[CHANGES_OF_PAGES] and size < expected:
+        raise ValueError(f"it has {size} of {expected} bytes")
+
+
+CHANGES, PAGES, CHANGES_OF_PAGES = slice(24, 28), slice(28, 32), slice(92, 96)
+"""Of the header: a number that each change increases; how many pages there are, if the change is that which wrote the number of pages."""
+HEADER_BYTES = 100
+PAGE_BYTES = {(size & 0xFFFF | size >> 16).to_bytes(2, "big"): size for size in (1 << power for power in range(9, 17))}
+"""By how the header has it."""
 WAL_VERSIONS, WAL_VERSION = slice(18, 20), 2
 """Bytes of the header of SQLite's format: its versions for writing and for reading."""
 ROWS_AT_ONCE = 1 << 16
@@ -169,8 +183,6 @@ BLOCK_ROWS = 1024
 MAX_BLOCKS = 1 << 14
 LOOKUP_COST_ROWS = 4
 """Reading this many rows in file order takes as long as looking one up."""
-LOOKUP_COST_PAGED_ROWS = 32
-"""Without SQLite it is this many."""
 NO_TS_ID, NO_TIME = (1, 0), (":", "")
 """The least and the greatest value of a block that has none. A colon is greater than all texts that begin with a digit."""
 CACHE_KIB = 16 << 10
@@ -201,9 +213,9 @@ class BlockIndex:
 # order. So one pass over a finished file records which TS_IDs each block of rows has. Where the wanted rows lie close together, as in a
 # file written in the order of time, their blocks are read as a whole. A file without an index has only this.
 #
-# How: the pages of a finished file are read without SQLite, in a third of its time. Else, a row as a Python tuple costs ten times what
-# SQLite takes to step to it. group_concat() makes one text of a column's integers within SQLite, without the interpreter and its lock, and
-# numpy reads it: 1.7 times as fast. Floats would need more digits than group_concat() writes, so they come as rows.
+# How: a row as a Python tuple costs ten times what SQLite takes to step to it. group_concat() makes one text of a column's integers within
+# SQLite, without the interpreter and its lock, and numpy reads it: 1.7 times as fast. Floats would need more digits than group_concat()
+# writes, so they come as rows.
 class Copy:
     """An open file. Another thread may interrupt a query. Raises apsw.Error."""
 
@@ -212,14 +224,11 @@ class Copy:
         real = path.resolve()
         is_immutable = finished and not any(real.with_name(real.name + suffix).exists() for suffix in ("-wal", "-journal"))
         uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_immutable}"
-        before = path.stat()
         self.db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         self.db.set_busy_timeout(int(BUSY_SECONDS * 1000))
         self._finished = finished
         self._block_indexes: dict[str, tuple[int, BlockIndex]] = {}
         self._deadline = math.inf
-        self._pages: PagedFile | None = None
-        self._paged: dict[str, PagedTable | None] = {}
         self._strange: dict[tuple[str, str], int] = {}
         try:
             restrict(self.db)
@@ -230,8 +239,7 @@ class Copy:
             self.schema = self._read_schema()
             self.db.authorizer = authorize
             if is_immutable:
-                check_whole(path)
-                self._pages = PagedFile.opened(path, before, self._check_interrupt)
+                _check_whole(path)
         except BaseException:
             self.close()
             raise
@@ -239,9 +247,6 @@ class Copy:
     def close(self) -> None:
         """Close the file."""
         self.db.close()
-        if self._pages is not None:
-            self._pages.close()
-            self._pages = None
 
     def start_clock(self) -> None:
         """Allow QUERY_SECONDS from now on. After that SQLite ends a statement with an InterruptError."""
@@ -254,10 +259,6 @@ class Copy:
 
     def _is_late(self) -> bool:
         return monotonic() > self._deadline
-
-    def _check_interrupt(self) -> None:
-        if self._deadline == -math.inf:
-            raise apsw.InterruptError("interrupted")
 
     def _read_schema(self) -> Schema:
         sql = "SELECT m.name, c.name, c.type FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
@@ -289,39 +290,10 @@ class Copy:
 
     def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
         """Return wanted.named, an array per column."""
-        if (found := self._numbers_of_pages(wanted)) is not None:
-            return list(found)
         read = self._integers if wanted.table.exact else self._floats
         parts = [read(part, where) for part in _parts(wanted) for where in self._conditions(part)]
         empty = np.empty((len(wanted.named), 0), np.int64 if wanted.table.exact else np.float64)
         return list(np.concatenate([empty, *parts], axis=1))
-
-    def _numbers_of_pages(self, wanted: RowRange) -> NDArray[Any] | None:
-        """Return the rows without SQLite; None where it can read other rows than its pages have, or needs far fewer of them."""
-        try:
-            if (table := self._paged_table(wanted.table)) is None:
-                return None
-            blocks, rows = table.blocks(wanted.first, wanted.last)
-            if self._is_keyed(wanted) and rows > LOOKUP_COST_PAGED_ROWS * (wanted.rows + BLOCK_ROWS):
-                return None
-            span = wanted.first, wanted.last
-            found = table.numbers(wanted.named, blocks, *span, exact=wanted.table.exact, expected=min(rows, wanted.rows))
-        except Unusual:
-            return None
-        if wanted.table.by_operation:
-            found = found[:, np.isin(found[wanted.named.index("OPERATION_ID")], wanted.operations)]
-        return found
-
-    def _paged_table(self, table: Table) -> PagedTable | None:
-        name = table.name
-        if self._pages is not None and name not in self._paged:
-            self._paged[name] = None
-            root: Any = self.db.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND upper(name) = ?", (name,)).get
-            columns: list[Any] = self.db.execute("SELECT upper(name), pk FROM pragma_table_info(?) ORDER BY cid", (name,)).fetchall()
-            # The only column of a key may be another name of the rowid, which no row contains.
-            if sum(pk > 0 for _, pk in columns) != 1:
-                self._paged[name] = PagedTable(self._pages, root, [column for column, _ in columns], table.identity)
-        return self._paged.get(name)
 
     def stamps_near(self, first: str, last: str) -> str:
         """Return a condition that the rows of TIMESTAMP_INFO with local times from first to last meet, and few others."""
@@ -360,18 +332,11 @@ class Copy:
 
     # No condition on a number selects a text, so rows with one in a key would not be seen, and not be counted.
     def _not_numbers(self, table: Table, column: str) -> int:
-        """Return how many values of a key of a finished file are not numbers; without a pass over the table where its pages can be read."""
+        """Return how many values of a key of a finished file are not numbers."""
         if (table.name, column) not in self._strange:
             sql = f"SELECT count(*) FROM {table.name} WHERE typeof({column}) NOT IN ('integer', 'real')"
-            is_known = not self._finished or self._is_paged(table)
-            self._strange[table.name, column] = 0 if is_known else self.db.execute(sql).get
+            self._strange[table.name, column] = self.db.execute(sql).get if self._finished else 0
         return self._strange[table.name, column]
-
-    def _is_paged(self, table: Table) -> bool:
-        try:
-            return self._paged_table(table) is not None
-        except Unusual:
-            return False
 
     def _block_index(self, name: str, value: str, none: tuple[Any, Any]) -> BlockIndex:
         version = self.db.execute("PRAGMA data_version").get

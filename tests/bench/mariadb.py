@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DATABASE = "filesystem_bench"
 SCHEMA = Path(__file__).parents[1] / "system" / "lmt_schema.sql"
-TARGET = "at most 0.83"
+TARGET = "at most 1.25"
 OSTS = ", ".join(map(str, range(1, 249)))
 MDTS = ", ".join(map(str, range(1, 6)))
 KEYS = dict(

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from collectors import lmt
-from collectors.lmt import client_mysql, mysql_rows
+from collectors.lmt import client_mysql
 from collectors.lmt.client import RowRange
-from collectors.lmt.datasets import DATASETS, TABLES
+from collectors.lmt.datasets import DATASETS, NULL_INTEGER, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.testing.clock import FakeClock
@@ -75,17 +75,6 @@ def database(mariadb, content):
     return make(mariadb, content)
 
 
-@pytest.fixture(params=["rows", "text"])
-def form(request, monkeypatch):
-    """How the numbers of rows come."""
-    if request.param == "text":
-        monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
-
-
-async def not_fetched(_connection, _sql, *, exact):  # noqa: ARG001 - the arguments of fetch()
-    return None
-
-
 class TestContract(CollectorContract):
     @pytest.fixture
     def collector(self, mariadb, database):
@@ -105,7 +94,6 @@ class TestContract(CollectorContract):
         return DATASETS
 
 
-@pytest.mark.usefixtures("form")
 def test_a_window_means_what_its_rows_mean(mariadb, database, content):
     window = Window(START + 10, START + 100)
     found = within(live(mariadb, database), lambda c: collected(c, window))
@@ -131,7 +119,6 @@ def test_the_rows_of_the_capture_give_what_the_capture_gives(mariadb):
     }
 
 
-@pytest.mark.usefixtures("form")
 def test_floats_have_all_digits_that_the_server_stores(mariadb):
     content = lmt_database.tables(steps=1)
     stored = [float(np.float32(number)) for number in (2.669021234, 98.43290001, 1.2345678e-5)]
@@ -150,7 +137,6 @@ def next_stamp(content):
     return {"TIMESTAMP_INFO": [*content["TIMESTAMP_INFO"], (ts_id + 1, lmt_database.local(lmt_database.instant(shown) + STEP))]}
 
 
-@pytest.mark.usefixtures("form")
 def test_rows_that_stand_twice_null_and_missing_mean_the_same_as_in_a_copy(mariadb):
     content = lmt_database.tables(steps=8)
     content["MDS_OPS_DATA"] += [(*row[:3], row[3] + 5, 0, 0) for row in content["MDS_OPS_DATA"][::3]]
@@ -383,13 +369,12 @@ def test_the_server_reads_ranges_of_an_index_in_its_order_and_never_a_whole_tabl
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
         session = collector._database._idle[0]
-        statements = [select(session, ask) for select in (client_mysql._joined_select, client_mysql._rows_select)]
-        return [await mariadb.execute(f"EXPLAIN {statement}", database=name) for statement in statements]
+        return await mariadb.execute(f"EXPLAIN {client_mysql._joined_select(session, ask)}", database=name)
 
-    for ((_, _, _, how, _, key, *_, extra),) in within(live(mariadb, name), plan):
-        assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
-        assert "temporary" not in extra
-        assert "filesort" not in extra
+    ((_, _, _, how, _, key, *_, extra),) = within(live(mariadb, name), plan)
+    assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
+    assert "temporary" not in extra
+    assert "filesort" not in extra
 
 
 @pytest.fixture
@@ -400,7 +385,6 @@ def packets(mariadb):
     asyncio.run(mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}"))
 
 
-@pytest.mark.usefixtures("form")
 def test_a_long_window_is_asked_for_in_parts_that_the_server_can_join(mariadb, packets):
     content = lmt_database.tables(steps=200)
     largest = 2**63 - 1
@@ -413,8 +397,7 @@ def test_a_long_window_is_asked_for_in_parts_that_the_server_can_join(mariadb, p
     assert {value for _, _, value in whole["datatargets/readbytes"]} == {largest}
 
 
-def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_short(mariadb, packets, monkeypatch):
-    monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
+def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_short(mariadb, packets):
     content = lmt_database.tables(steps=5)
     content["MDS_OPS_DATA"] *= 200
     name = make(mariadb, content)
@@ -423,26 +406,16 @@ def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_s
         within(live(mariadb, name), lambda c: samples(c, Window(START, START + 4 * STEP)))
 
 
-def numbers_of(mariadb, name, table, columns):
-    """The rows of a table, as they come, and the names of tables that come as text from then on."""
+def numbers_of(mariadb, name, table):
+    """The columns of a table by name, as they come."""
     first = lmt_database.FIRST_TS_ID
-    ask = RowRange(table, columns, tuple(range(1, 6)), (80, 79) if table.by_operation else (), first, first + 10**6)
-
-    async def read(collector):
-        found = await collector._database.numbers(ask)
-        return found, set(collector._database._as_text)
-
-    return within(live(mariadb, name), read)
+    ask = RowRange(table, table.columns, tuple(range(1, 6)), (80, 79) if table.by_operation else (), first, first + 10**6)
+    return dict(zip(ask.named, within(live(mariadb, name), lambda collector: collector._database.numbers(ask)), strict=True))
 
 
-def in_order(numbers):
-    return np.array(numbers)[:, np.lexsort(numbers[::-1])]
-
-
-@pytest.mark.parametrize("nulls", ["none", "few", "many", "all"])
-def test_rows_and_text_have_the_same_numbers(mariadb, monkeypatch, nulls):
-    chance = random.Random(nulls)
-    share = {"none": 0, "few": 0.0005, "many": 0.5, "all": 1}[nulls]
+@pytest.mark.parametrize("share", [0, 0.0005, 0.5, 1])
+def test_numbers_of_any_size_come_as_they_are_stored(mariadb, share):
+    chance = random.Random(share)
     first, count = lmt_database.FIRST_TS_ID, 4000
 
     def maybe(value):
@@ -461,14 +434,18 @@ def test_rows_and_text_have_the_same_numbers(mariadb, monkeypatch, nulls):
     content["OSS_DATA"] = [(1, first + n, number(), number()) for n in range(count)]
     content["MDS_OPS_DATA"] = [(1, first + n, 80 - n % 3, integer(), 0, 0) for n in range(count)]
     name = make(mariadb, content)
-    tables = [(TABLES[0], TABLES[0].columns), (TABLES[1], TABLES[1].columns), (TABLES[3], TABLES[3].columns)]
-    rows = [numbers_of(mariadb, name, *of) for of in tables]
-    monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
-    for (found, as_text), of in zip(rows, tables, strict=True):
-        text, _ = numbers_of(mariadb, name, *of)
-        assert np.array_equal(in_order(found), in_order(text), equal_nan=not of[0].exact)
-        assert [array.dtype for array in found] == [array.dtype for array in text]
-        assert as_text == ({of[0].name} if nulls == "many" else set())
+    for table, dtype, missing in (
+        (TABLES[0], np.int64, NULL_INTEGER),
+        (TABLES[1], np.float32, np.nan),
+        (TABLES[3], np.int64, NULL_INTEGER),
+    ):
+        found = numbers_of(mariadb, name, table)
+        places = [lmt_database.COLUMNS[table.name].index(column) for column in found]
+        rows = [row for row in content[table.name] if not table.by_operation or row[2] in {80, 79}]
+        stored = np.array([[missing if row[place] is None else row[place] for place in places] for row in rows], dtype)
+        # A FLOAT has 24 bits of what was written; the columns of keys are small.
+        found = np.array(list(found.values()))
+        assert np.array_equal(np.sort(found, axis=1), np.sort(stored.T.astype(found.dtype), axis=1), equal_nan=dtype is np.float32)
 
 
 def test_a_double_has_all_its_digits(mariadb):
@@ -477,12 +454,12 @@ def test_a_double_has_all_its_digits(mariadb):
     name, first = make(mariadb, content), lmt_database.FIRST_TS_ID
     asyncio.run(mariadb.execute("ALTER TABLE OSS_DATA MODIFY PCT_CPU DOUBLE", database=name))
     asyncio.run(add(mariadb, name, {"OSS_DATA": [(1, first, 1 / 3, 2.5), (1, first + 1, 1e-300, None)]}))
-    _, _, cpu, memory = numbers_of(mariadb, name, TABLES[1], TABLES[1].columns)[0]
+    found = numbers_of(mariadb, name, TABLES[1])
+    cpu, memory = found["PCT_CPU"], found["PCT_MEMORY"]
     assert cpu.tolist() == [1 / 3, 1e-300]
     assert (memory[0], np.isnan(memory[1])) == (2.5, True)
 
 
-@pytest.mark.usefixtures("form")
 def test_what_is_no_number_in_a_column_of_another_type_is_missing_and_counted(mariadb):
     """2^64 - 1 was stored as -1, and a text ended the row's numbers."""
     content = lmt_database.tables(steps=8, osts=1)
@@ -520,46 +497,8 @@ def test_a_column_of_another_type_has_the_same_numbers(mariadb, content):
     changes = ["ALTER TABLE OSS_DATA MODIFY PCT_CPU DECIMAL(8, 4)", "ALTER TABLE OST_DATA MODIFY READ_BYTES VARCHAR(40)"]
     asyncio.run(mariadb.execute(*changes, "ALTER TABLE OST_DATA MODIFY WRITE_BYTES BIGINT UNSIGNED", database=name))
     window = Window(START + 10, START + 100)
-    for table in (TABLES[0], TABLES[1]):
-        assert numbers_of(mariadb, name, table, table.columns)[1] == set()
     found = within(live(mariadb, name), lambda c: collected(c, window))
     assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
-
-
-def test_a_reader_of_many_statements_leaves_none_on_the_server(mariadb, database):
-    async def statements(collector):
-        for _ in range(5):
-            await collected(collector, Window(START + 10, START + 100))
-        # A server does not answer the end of a statement, so another connection may see it a moment later.
-        async with asyncio.timeout(20):
-            while (await mariadb.execute("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")) != (("Prepared_stmt_count", "0"),):
-                await asyncio.sleep(0.01)
-
-    within(live(mariadb, database), statements)
-
-
-def test_another_version_of_asyncmy_without_these_inner_parts_gets_text(mariadb, database, content, monkeypatch):
-    monkeypatch.setattr(mysql_rows, "NEEDED", ("_proto", "_of_another_version"))
-    window = Window(START + 10, START + 100)
-    found = within(live(mariadb, database), lambda c: collected(c, window))
-    assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
-
-
-def test_a_server_that_prepares_no_statements_sends_text(mariadb, database, content):
-    ((usual,),) = asyncio.run(mariadb.execute("SELECT @@global.max_prepared_stmt_count"))
-    asyncio.run(mariadb.execute("SET GLOBAL max_prepared_stmt_count = 0"))
-    window = Window(START + 10, START + 100)
-
-    async def read(collector):
-        found = [await collected(collector, window) for _ in range(2)]
-        return found, set(collector._database._as_text)
-
-    try:
-        found, as_text = within(live(mariadb, database), read)
-    finally:
-        asyncio.run(mariadb.execute(f"SET GLOBAL max_prepared_stmt_count = {usual}"))
-    assert [lmt_database.samples_of(one, window) for one in found] == [lmt_database.meaning(content, window)] * 2
-    assert as_text == {table.name for table in TABLES}
 
 
 def test_an_error_of_a_statement_is_that_of_the_server(mariadb, content):
