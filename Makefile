@@ -56,7 +56,7 @@ help:
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
-	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
+	@echo "make faults    [NAMES='a1 j2']: each of ten old faults restored in a copy of the tree; its tests must fail there"
 	@echo "make mutants   EDITS=300 [SEED=n] [ONLY='tokiod/jobs']: edits of one place of five packages, drawn by a seed; those that the package's tests miss, at most one in ten"
 	@echo "make laptop    the reader alone in a new environment: a heat map and a p95 of a copied folder in five lines, the size of the install"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
@@ -196,7 +196,7 @@ fidelity: install .venv-pytokio
 fidelity-reading: install .venv-pytokio
 	@$(BIN)/python -m tests.fidelity.summaries --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
-# Each fault takes some seconds; the patches of all are in tests/faults/patches.
+# Each fault takes some seconds; all are in tests/faults/edits.py.
 faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
 

@@ -2,8 +2,8 @@
 
     python -m tests.faults [NAME...] [--jobs N]
 
-NAME: of a patch in tests/faults/patches, such as a1; all without. Prints one line for each test, and a closing line. Exits 1 if a patch no
-longer applies, or a test passes with it, fails for another reason than the patch states, or fails without it.
+NAME: of a fault in tests/faults/edits.py, such as a1; all without. Prints one line for each test, and a closing line. Exits 1 if an edit no
+longer fits, or a test passes with it, fails for another reason than is stated, or fails without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.faults.restored import Fault, PatchError, Proof, apply, copy_tree, faults, run_tests
+from tests.faults.edits import FAULTS, EditError, Fault, Proof
+from tests.faults.restored import NotRun, copy_tree, run_tests
 
 
 def main() -> int:
@@ -22,7 +23,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=2, help="how many faults at a time")
     arguments = parser.parse_args()
-    known = {fault.name: fault for fault in faults()}
+    known = {fault.name: fault for fault in FAULTS}
     if unknown := set(arguments.names) - set(known):
         parser.error(f"unknown fault {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     chosen = [known[name] for name in arguments.names] or list(known.values())
@@ -47,9 +48,9 @@ def restore(fault: Fault, directory: Path) -> tuple[list[str], list[str]]:
     """Restore a fault and run its tests; return a line for each that fails as it should, and one for each error."""
     try:
         tree = copy_tree(directory / fault.name)
-        apply(fault, tree)
+        fault.apply(tree)
         outcomes = run_tests(tree, [proof.test for proof in fault.proofs], directory / f"{fault.name}.xml")
-    except PatchError as error:
+    except (EditError, NotRun) as error:
         return [], [f"{fault.name} ERROR {error}"]
     named = fault.name.upper()
     errors = [f"{named} ERROR {error}" for proof in fault.proofs if (error := error_of(proof, outcomes[proof.test]))]
@@ -74,7 +75,7 @@ def errors_without_fault(chosen: list[Fault], directory: Path) -> list[str]:
     tests = list(dict.fromkeys(proof.test for fault in chosen for proof in fault.proofs))
     try:
         outcomes = run_tests(copy_tree(directory / "sound"), tests, directory / "sound.xml")
-    except PatchError as error:
+    except NotRun as error:
         return [f"without a fault: {error}"]
     return [f"without a fault: {test} fails: {outcome.splitlines()[0]}" for test, outcome in outcomes.items() if outcome]
 

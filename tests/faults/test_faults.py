@@ -2,25 +2,19 @@
 
 import pytest
 
-from tests.faults.edits import EDITS, Edit, EditError
-from tests.faults.restored import ROOT, apply, faults
-
-FAULTS = faults()
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_patch_of_a_fault_applies_to_todays_code(fault):
-    apply(fault, ROOT, check=True)
+from tests.faults.edits import FAULTS, Edit, EditError
+from tests.faults.restored import ROOT
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_tests_of_a_fault_exist(fault):
+    assert fault.proofs
     for proof in fault.proofs:
         module, *_, name = proof.test.split("::")
         assert f"def {name.partition('[')[0]}(" in (ROOT / module).read_text("utf-8"), proof.test
 
 
-@pytest.mark.parametrize("edit", [pytest.param(edit, id=f"{fault.name}-{edit.function}") for fault in EDITS for edit in fault.edits])
+@pytest.mark.parametrize("edit", [pytest.param(edit, id=f"{fault.name}-{edit.function}") for fault in FAULTS for edit in fault.edits])
 def test_an_edit_fits_todays_code_in_one_place(edit):
     assert edit.applied((ROOT / edit.module).read_text("utf-8"))
 

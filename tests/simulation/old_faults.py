@@ -1,12 +1,10 @@
 """`make simulate-faults`: restore each old fault of the daemon in a copy of the tree, and count the seeds until the simulation finds it.
 
-    python -m tests.simulation.old_faults [NAME...] [--seeds 2000] [--jobs 2] [--recorded]
+    python -m tests.simulation.old_faults [NAME...] [--seeds 200] [--jobs 2] [--recorded]
 
-NAME: of a patch in tests/faults/patches, such as a2, or of an edit in tests/faults/edits.py, such as J2; without, those of the review's
-first part (A1 to A15), and all edits. Prints a line for each fault:
-the first failing seed, and what was wrong. Exits 1 if one is not found within its seeds: 200 for the faults that lose data by themselves,
-or --seeds for the others. --recorded: plays the seed that old_faults.txt has for a fault first, as CI does: a change of the simulation may
-change which one finds it.
+NAME: of a fault in tests/faults/edits.py, such as J2; all without. Prints a line for each: the first seed that fails, and what was wrong.
+Exits 1 if one is not found within --seeds. --recorded: plays the seed that old_faults.txt has for a fault first, as CI does: a
+change of the simulation may change which one finds it.
 A fault is found only by a seed that is right without it.
 """
 
@@ -21,11 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults.edits import EDITS, EditedFault
-from tests.faults.restored import ROOT, Fault, apply, copy_tree, faults
+from tests.faults.edits import FAULTS, Fault
+from tests.faults.restored import ROOT, copy_tree
 
-SOON = {"a1", "a2", "a3", "a5", "a10", "a12", *(fault.name for fault in EDITS)}
-SOON_SEEDS = 200
 RECORDED = Path(__file__).with_suffix(".txt")
 """The first seed that finds each fault: name and seed, then what was wrong."""
 
@@ -33,16 +29,15 @@ RECORDED = Path(__file__).with_suffix(".txt")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--recorded", action="store_true")
     arguments = parser.parse_args()
-    known: dict[str, Fault | EditedFault] = {fault.name: fault for fault in (*faults(), *EDITS)}
-    chosen = [known[name.lower()] for name in arguments.names]
-    chosen = chosen or [fault for name, fault in known.items() if re.fullmatch(r"a([1-9]|1[0-5])", name) or fault in EDITS]
+    known = {fault.name: fault for fault in FAULTS}
+    chosen = [known[name.lower()] for name in arguments.names] or FAULTS
     missed, first = 0, recorded() if arguments.recorded else {}
     for fault in chosen:
-        seeds = range(min(arguments.seeds, SOON_SEEDS) if fault.name in SOON else arguments.seeds)
+        seeds = range(arguments.seeds)
         begun, found = time.monotonic(), ""
         if fault.name in first:
             found = first_failure(fault, range(first[fault.name], first[fault.name] + 1), 1)
@@ -59,17 +54,14 @@ def recorded() -> dict[str, int]:
     return {words[0]: int(words[1]) for words in rows}
 
 
-def first_failure(fault: Fault | EditedFault, seeds: range, jobs: int) -> str:
+def first_failure(fault: Fault, seeds: range, jobs: int) -> str:
     """Return what the simulation prints of the first seed that fails with a fault restored, empty if none does.
 
     Raises RuntimeError if that seed fails without the fault too, or the simulation itself ends with an error.
     """
     with tempfile.TemporaryDirectory(prefix="tokiod-faults-") as name:
         tree = copy_tree(Path(name) / fault.name)
-        if isinstance(fault, EditedFault):
-            fault.apply(tree)
-        else:
-            apply(fault, tree)
+        fault.apply(tree)
         command = [sys.executable, "-m", "tests.simulation", "--begin", str(seeds[0]), "--seeds", str(len(seeds))]
         command += ["--jobs", str(jobs), "--until-failure"]
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
