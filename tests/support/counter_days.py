@@ -47,17 +47,8 @@ class CounterDay:
     def bits(self):
         return [array.view(np.int64).tolist() for array in self.get()]
 
-    def reopen(self, *, keep=False):
-        self.counter = DayCounter(*self.matrices(), self.rule, keep=keep)
-
-    def seal(self):
-        """Drop raw but for the next day's row and each column's first, first nonzero and last sample."""
-        cells, raw, span, begin = self.get()
-        rows = np.arange(len(raw))[:, None]
-        first = np.where(raw >= 0, rows, len(raw)).min(axis=0)
-        kept = (rows == len(raw) - 1) | (rows == first) | (rows == span[0]) | (rows == span[1])
-        self.put(cells, np.where(kept, raw, ABSENT), span, begin)
-        self.reopen(keep=True)
+    def reopen(self):
+        self.counter = DayCounter(*self.matrices(), self.rule)
 
     def store(self, batch, **options):
         row, column, value = (np.array(part, dtype) for part, dtype in zip(batch.T, (np.int64, np.intp, np.int64), strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 from model_site import COUNTER, EVERYTHING, GAUGE, NAMES, STEP
 
 from tokiod.simulator import oracle
-from tokiod.tts.layout import OWN, RAW_SEALED, form_of
+from tokiod.tts.layout import OWN, form_of
 from tokiod.tts.schema import MISSING, missing
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ class Reading:
 def _read(path: Path) -> tuple[Held, dict[str, tuple[int, Any]]]:
     with h5py.File(path, "r", locking=False) as file:
         sealed = form_of(file) == "sealed"
-        assert sealed or not file[OWN].attrs[RAW_SEALED], f"{path}: raw samples were lost by a sealing"
         here = [dataset for dataset in EVERYTHING if dataset in file]
         names = here + [name for dataset in here if (name := f"{OWN}/raw/{dataset}") in file]
         columns = {dataset: tuple(name.decode() for name in file[dataset].attrs["columns"]) for dataset in here}

@@ -5,7 +5,7 @@
     /GROUP/timestamps        i8[rows]                           left edge of each row; a dimension scale
     /GROUP/COMPONENT         S[columns]                         names of columns as a dimension scale; COMPONENT_2 where they differ
     /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated; step, missing, dimension scales
-    /_tokiod                 form "live 2" or "sealed"; raw_sealed: an earlier sealing dropped raw samples of the day
+    /_tokiod                 form "live 2" or "sealed"; raw_sealed: 0
     /_tokiod/raw/...         i8[rows + 1, columns]   live       counters: the day's rows, the next day's first one
     /_tokiod/span/...        i8[2, columns]                     rows of raw: the day's first nonzero sample, its last sample; -1 without one
     /_tokiod/begin/...       i8[5, columns]          both       state of the rule of differences before the day; max_step: its limit

@@ -374,62 +374,6 @@ def test_a_late_sample_after_a_counter_that_began_again_does_not_see_the_base_fr
         assert file.bits() == whole(raw, begin)
 
 
-class TestSealedRaw:
-    """A file that was sealed and unsealed: it has only the kept samples of raw, and all cells."""
-
-    @given(raws(), st.data())
-    def test_no_filled_cell_becomes_missing(self, raw, data):
-        other = data.draw(raws(shape=st.just(raw.shape)))
-        with CounterDay(len(raw) - 1, raw.shape[1]) as file:
-            file.store(samples_of(raw))
-            file.seal()
-            for batch in data.draw(batches(other)):
-                filled = ~np.signbit(file.get()[0])
-                changes = file.store(batch)
-                assert not np.signbit(file.get()[0][filled]).any()
-                assert not np.isnan(changes.value).any()
-
-    @given(raws(growing), st.data())
-    def test_what_is_collected_again_changes_no_cell(self, raw, data):
-        """Without the sample before it, a sample closes no cell: the one before it in raw may be hours away."""
-        with CounterDay(len(raw) - 1, raw.shape[1]) as file:
-            file.store(samples_of(raw))
-            file.seal()
-            for batch in data.draw(batches(raw)):
-                assert len(file.store(batch).row) == 0
-
-    @given(raws(growing), st.data())
-    def test_a_day_sealed_in_its_middle_and_continued_is_that_of_one_run(self, raw, data):
-        """Gaps are closed by their total, also across the seam."""
-        seam = data.draw(st.integers(1, len(raw) - 1))
-        with CounterDay(len(raw) - 1, raw.shape[1]) as file:
-            file.store(samples_of(raw, range(seam)))
-            file.seal()
-            file.store(samples_of(raw, range(seam, len(raw))))
-            assert file.bits()[0] == whole(raw)[0]
-
-    def test_a_sample_before_the_first_one_left_is_joined_to_the_day_before(self):
-        raw = np.full((14, 1), ABSENT)
-        raw[[4, 9, 10], 0] = 120, 150, 151
-        begin = np.array([[100], [-3], [ABSENT], [ABSENT], [ABSENT]])
-        with CounterDay(13, 1) as file:
-            file.join(begin)
-            file.store(samples_of(raw, [9, 10]))
-            file.seal()
-            file.store(samples_of(raw, [4]))
-            assert file.bits()[0] == whole(raw, begin)[0]
-
-    def test_a_hole_filled_with_the_samples_next_to_it_is_filled_completely(self):
-        raw = np.arange(10, 210, 10)[:, None]
-        holed = raw.copy()
-        holed[8:12] = ABSENT
-        with CounterDay(19, 1) as file:
-            file.store(samples_of(holed))
-            file.seal()
-            file.store(samples_of(raw, range(7, 13)))
-            assert file.bits()[0] == whole(raw)[0]
-
-
 class TestCost:
     """What is read is counted, not timed: a row of this day is 80 bytes."""
 

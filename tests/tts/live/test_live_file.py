@@ -31,7 +31,6 @@ def test_a_live_file_says_what_it_was_made_of(make, spec):
     assert (list(live.raw), list(live.span), list(live.begin)) == (["datatargets/readbytes"],) * 3
     shapes = [(m.rows, m.width, m.dtype) for m in (*live.cells.values(), *live.raw.values(), *live.span.values(), *live.begin.values())]
     assert shapes == [(8, 3, np.float64), (4, 2, np.float64), (9, 3, np.int64), (2, 3, np.int64), (5, 3, np.int64)]
-    assert not live.sealed_raw
 
 
 def test_what_is_written_is_what_hdf5_reads_at_once(make, bits):

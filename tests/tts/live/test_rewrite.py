@@ -57,12 +57,11 @@ def layout(live):
     """All that a live file knows of its matrices, and where they lie."""
     kinds = get_args(Kind)
     places = [(kind, name, m._offset, m.rows, m.columns, m.dtype) for kind in kinds for name, m in live.matrices(kind).items()]
-    return live.spec, list(live.spec.matrices), live.sealed_raw, places
+    return live.spec, list(live.spec.matrices), places
 
 
-@pytest.mark.parametrize("raw_sealed", [False, True])
-def test_a_file_that_was_just_built_is_opened_as_hdf5_reads_it(tmp_path, spec, widened, raw_sealed):
-    plan = Plan(spec.merged(widened), LATER, raw_sealed=raw_sealed)
+def test_a_file_that_was_just_built_is_opened_as_hdf5_reads_it(tmp_path, spec, widened):
+    plan = Plan(spec.merged(widened), LATER)
     locations = build(path := tmp_path / "fs.hdf5", plan, REAL, lambda: None)
     with closing(LiveFile.built(path, plan, locations, REAL)) as known, closing(LiveFile.open(path)) as read:
         assert layout(known) == layout(read)

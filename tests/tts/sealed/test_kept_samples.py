@@ -6,7 +6,7 @@ import pytest
 from tokiod.tts.counters.day_counter import DayCounter
 from tokiod.tts.schema import ABSENT, NO_ROW
 from tokiod.tts.sealed.kept_samples import fill_raw, kept_samples, span_of
-from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT, UNPROVED
+from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 NAME, ROWS = "datatargets/readbytes", 12
@@ -53,16 +53,14 @@ def test_the_first_nonzero_sample_is_the_one_that_is_there_now(live):
     assert (live.span[NAME].read(0, 2)[0].tolist(), span.tolist()) == ([3] * 3, [[4] * 3, [ROWS - 1] * 3])
 
 
-@pytest.mark.parametrize(("sealed_raw", "known"), [(False, KEPT), (True, UNPROVED)])
-def test_in_a_column_with_cells_that_have_no_sample_every_sample_is_kept(live, sealed_raw, known):
-    """A loss of power may leave such cells, or an early version that kept less."""
+def test_in_a_column_with_cells_that_have_no_sample_every_sample_is_kept(live):
+    """A loss of power may leave such cells."""
     store(live, RISING)
     raw = RISING.copy()
     raw[4:7, 0] = ABSENT
     live.raw[NAME].write_rows(0, raw)
-    live.sealed_raw = sealed_raw
     rows, proved = kept_rows(live)
-    assert (rows[1], proved) == ([0, 1, 2, 3, 7, 8, 9, 10, 11, 12], [DETERMINED, known, DETERMINED])
+    assert (rows[1], proved) == ([0, 1, 2, 3, 7, 8, 9, 10, 11, 12], [DETERMINED, KEPT, DETERMINED])
     again = np.full_like(raw, ABSENT)
     fill_raw(kept_samples(live, NAME, ORDER)[0], 0, again)
     assert (again[:, 1] == raw[:, 0]).all()

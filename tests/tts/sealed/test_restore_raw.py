@@ -71,7 +71,6 @@ def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_change
     raw = np.array(columns, np.int64).T.copy()
     with patch.object(tts_edges, "BLOCK_CELLS", at_once), patch.object(tts_create, "SLICE_BYTES", 8 * at_once):
         live, before = unsealed(tmp_path_factory.mktemp("any"), raw, begin := state_after(np.full(2, before_day)))
-    assert not live.sealed_raw
     assert (cells(live) == before).all()
     assert (live.begin[NAME].read(0, 5) == begin).all()
     assert (live.raw[NAME].read(0, RAW_ROWS) == raw).all()
@@ -110,21 +109,4 @@ def test_a_counter_that_began_anew_is_restored_from_there_on_too(tmp_path):
     raw = np.array([column, column]).T.copy()
     live, _ = unsealed(tmp_path, raw)
     assert (live.raw[NAME].read(0, RAW_ROWS) == raw).all()
-    live.close()
-
-
-def test_what_was_not_restored_once_is_not_after_it_was_sealed_again(tmp_path):
-    """A day of which another program, or an older one, kept no raw: the numbers of its cells may be sums of anything."""
-    raw = np.array([np.arange(RAW_ROWS) + 5] * 2).T.copy()
-    live, before = unsealed(tmp_path, raw)
-    lost = raw.copy()
-    lost[5:9] = ABSENT
-    live.raw[NAME].write_rows(0, lost)
-    live.sealed_raw = True
-    seal(live, live.path, 1)
-    live.close()
-    live = unseal(tmp_path / "day.hdf5", created=1)
-    assert (cells(live) == before).all()
-    assert (live.raw[NAME].read(0, RAW_ROWS) == lost).all()
-    assert live.sealed_raw
     live.close()

@@ -36,18 +36,17 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
 
 
 class CellWriter:
-    """Writes cells f8 [N, columns] of one counter. keep: a filled cell never becomes missing."""
+    """Writes cells f8 [N, columns] of one counter."""
 
-    def __init__(self, cells: Matrix, *, keep: bool = False) -> None:
+    def __init__(self, cells: Matrix) -> None:
         self._cells = cells
-        self._keep = keep
 
     def write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64], *, compare: bool) -> Changes:
         """Write cells f8[rows, columns] of some columns, ascending, from row `top` on.
 
-        Without compare, no changes are returned, and whole rows are written without reading the old cells, unless keep is set.
+        Without compare, no changes are returned, and whole rows are written without reading the old cells.
         """
-        if compare or self._keep:
+        if compare:
             return self._write_changed(top, columns, cells)
         if len(columns) < self._cells.width:
             block = self._cells.read(top, top + len(cells))
@@ -57,7 +56,7 @@ class CellWriter:
         return Changes.joined([])
 
     def write_rows(self, top: int, cells: NDArray[np.float64], *, compare: bool) -> Changes:
-        """Write whole rows of cells from row `top` on, keep or not; with compare, only from the first to the last row that changes."""
+        """Write whole rows of cells from row `top` on; with compare, only from the first to the last row that changes."""
         if not compare:
             self._cells.write_rows(top, cells)
             return Changes.joined([])
@@ -79,8 +78,6 @@ class CellWriter:
     def _write_changed(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
         block = self._cells.read(top, top + len(cells))
         changed = (block if len(columns) == self._cells.width else block[:, columns]).view(np.int64) != cells.view(np.int64)
-        if self._keep:
-            changed &= ~missing(cells)
         if len(columns) == self._cells.width and changed.all():
             self._cells.write_rows(top, cells)
             row, column = grid(*cells.shape)

@@ -19,8 +19,7 @@ import numpy as np
 from tokiod.tts.counters.affected_rows import EmptyRun
 from tokiod.tts.counters.cell_writer import CellWriter, Changes, grid
 from tokiod.tts.counters.difference_rule import SLAB_ROWS, ZERO_ROW, Differences, Rule, is_anchored, within_reach
-from tokiod.tts.counters.sealed_evidence import Evidence
-from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
+from tokiod.tts.schema import ABSENT, NO_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +59,7 @@ class DayCounter:
     """One counter dataset of a live file: its raw samples, where they begin and end in each column, its cells, and the state before them.
 
     cells: f8 [N, columns]. raw: i8 [N + 1, columns]. span: i8 [2, columns], per column the row of the first nonzero and of the last sample
-    of the day, NO_ROW without one. begin: i8 [5, columns], a state of difference_rule. keep: an earlier sealing dropped raw samples, so a
-    filled cell is neither emptied because samples are absent, nor replaced without Evidence. computed: takes the rows [first, stop) of
+    of the day, NO_ROW without one. begin: i8 [5, columns], a state of difference_rule. computed: takes the rows [first, stop) of
     cells that are computed, whether they change or not.
 
     The state after the last row is not in the file: it follows from raw and begin, is computed when it is first needed, and is kept with
@@ -86,7 +84,6 @@ class DayCounter:
         begin: Matrix,
         rule: Rule,
         *,
-        keep: bool = False,
         computed: set[tuple[int, int]] | None = None,
     ) -> None:
         self._cells = cells
@@ -94,9 +91,8 @@ class DayCounter:
         self._span = span
         self._begin = begin
         self._rule = rule
-        self._keep = keep
         self._computed = set() if computed is None else computed
-        self._writer = CellWriter(cells, keep=keep)
+        self._writer = CellWriter(cells)
         self._empty = EmptyRun()
         self._end: Int | None = None
         self._has_next: bool | None = None
@@ -108,7 +104,7 @@ class DayCounter:
     def of(cls, file: LiveFile, dataset: str, computed: set[tuple[int, int]] | None = None) -> DayCounter:
         """Return a counter of a live file. One file may have several of it only while nothing is stored in it."""
         matrices = (file.cells[dataset], file.raw[dataset], file.span[dataset], file.begin[dataset])
-        return cls(*matrices, file.spec.rule(dataset), keep=file.sealed_raw, computed=computed)
+        return cls(*matrices, file.spec.rule(dataset), computed=computed)
 
     def store(self, row: Int, column: NDArray[np.integer], value: Int, *, compare: bool = True) -> Changes:
         """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
@@ -137,9 +133,8 @@ class DayCounter:
         if not len(block):
             return Changes.joined([])
         span, stop = self._span.read(0, 2), first + len(block)
-        if self._keep or stop > self.rows or int(span[1].max()) >= first:
-            steps = None if self._keep else self._steps_between(span, first, block)
-            if steps is not None:
+        if stop > self.rows or int(span[1].max()) >= first:
+            if (steps := self._steps_between(span, first, block)) is not None:
                 self._empty.shrink(first, stop)
                 self._raw.write_rows(first, block)
                 self._computed.add((first - 1, stop + 1))
@@ -283,7 +278,7 @@ class DayCounter:
         Return the changes, and rows and columns, i8[2, n], of implausible samples.
         """
         columns = update.columns
-        if not self._keep and (update.known < update.start).all():
+        if (update.known < update.start).all():
             differences = Differences(end[:, columns], update.start, self._rule)
         else:
             differences = Differences(begin[:, columns], self._search_back(update), self._rule)
@@ -303,26 +298,15 @@ class DayCounter:
         Only rows from the update's first one on are yielded, and of the day's first row no cell.
         """
         begin, columns, earliest = differences.row, update.columns, int(update.last.min()) + 1
-        evidence = self._evidence(update, differences) if self._keep else None
         for piece in self._empty.outside(begin, stop):
-            if evidence and begin < piece[0] < stop:
-                evidence.gap(self._empty.start, piece[0])
             differences.row = piece[0]
             for start in range(*piece, SLAB_ROWS):
                 raw = self._choose(self._raw.read(start, min(start + SLAB_ROWS, piece[1])), columns)
                 if start + len(raw) > earliest:  # what span does not cover is left of an update that will be sent again
                     raw[np.arange(start, start + len(raw))[:, np.newaxis] > update.last] = ABSENT
                 cells, (row, column) = differences.feed(raw)
-                if evidence:
-                    cells[~evidence.supported(start, raw)] = MISSING
                 top = max(start, update.start, 1)
                 yield top, cells[top - start :], np.stack([row, columns[column]])
-
-    def _evidence(self, update: _Update, differences: Differences) -> Evidence:
-        has_state = (differences.state != ABSENT).any(axis=0)
-        evidence = Evidence(self._cells, update.columns, np.where(has_state, 0, ABSENT), 1)
-        evidence.begin(differences.row, update.known == NO_ROW)
-        return evidence
 
     def _search_back(self, update: _Update) -> int:
         """Return the row from which the rule, started with the day's beginning state, reaches the right state before the update."""

@@ -52,12 +52,11 @@ def no_content(location: MatrixLocation, start: int, block: NDArray[np.int64]) -
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A file to build: its spec, the `updated` of its datasets, the content it takes over, whether raw samples of its day were dropped."""
+    """A file to build: its spec, the `updated` of its datasets, the content it takes over."""
 
     spec: FileSpec
     created: int
     content: Content = no_content
-    raw_sealed: bool = False
 
 
 def no_pause() -> None:
@@ -129,7 +128,7 @@ def _lay_out(path: Path, plan: Plan, files: Files) -> list[MatrixLocation]:
         write_frame(file, spec)
         own = file.create_group(OWN)
         own.attrs[FORM] = np.bytes_(LIVE_FORM)
-        own.attrs[RAW_SEALED] = np.int64(plan.raw_sealed)
+        own.attrs[RAW_SEALED] = np.int64(0)  # a part of the form; no version that was released set it
         allocated, scales = [_allocate(file, location) for location in matrix_locations(spec)], DimensionScales(file, spec)
         for location, node in allocated:
             if location.kind == "cells":

@@ -13,8 +13,6 @@ import msgspec
 import numpy as np
 
 from tokiod.tts.layout import (
-    OWN,
-    RAW_SEALED,
     SPAN_ROWS,
     Kind,
     MatrixLocation,
@@ -64,7 +62,6 @@ class _FileLayout(msgspec.Struct, frozen=True):
 
     spec: FileSpec
     locations: list[MatrixLocation]
-    sealed_raw: bool
 
 
 class LiveFile:
@@ -79,16 +76,14 @@ class LiveFile:
     commit detects writes of other processes, by the modification time and the bytes written last. A hard link to the file is harmless.
     A file is dirty when it is opened, and its name is not durable: a killed process may have written to it, or renamed it, without a sync.
 
-    cells, raw, span, begin: Matrix by logical dataset, all but cells of counters only. sealed_raw: an earlier sealing dropped raw samples
-    of the day, so an absent sample does not mean that its cell is missing. name_is_durable: its directory was synced under its present
-    name.
+    cells, raw, span, begin: Matrix by logical dataset, all but cells of counters only. name_is_durable: its directory was synced under its
+    present name.
     """
 
     def __init__(self, path: Path, layout: _FileLayout, fd: int, identity: Identity, files: Files) -> None:
         self.path = path
         self.spec = layout.spec
         self.files = files
-        self.sealed_raw = layout.sealed_raw
         self.name_is_durable = False
         self._file = OpenFile(fd, files, dirty=True)
         self._failed = False
@@ -123,7 +118,7 @@ class LiveFile:
         spec = replace(plan.spec, matrices=dict(plan.spec.ordered()))  # as read_spec() finds them
         fd = files.open(path)
         try:
-            live = cls(path, _FileLayout(spec, locations, plan.raw_sealed), fd, _identity(files.fstat(fd)), files)
+            live = cls(path, _FileLayout(spec, locations), fd, _identity(files.fstat(fd)), files)
             live.check()
         except BaseException:
             files.close(fd)
@@ -265,6 +260,6 @@ def _read_layout(path: Path) -> _FileLayout:
         try:
             spec = read_spec(file)
             locations = [locate(file, location) for location in matrix_locations(spec)]
-            return _FileLayout(spec, locations, bool(file[OWN].attrs[RAW_SEALED]))
+            return _FileLayout(spec, locations)
         except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
             raise unreadable(path, error) from error

@@ -181,7 +181,7 @@ class GrowFile(_TemporaryFile):
         live.check()  # or the new file would take over what another process wrote to this one
         live.track_writes()
         self._live = live
-        self._plan = Plan(spec, created, content_of(live), live.sealed_raw)
+        self._plan = Plan(spec, created, content_of(live))
 
     def work(self, pause: Pause) -> None:
         """Copy the old file."""
@@ -217,7 +217,7 @@ class CopyFile(_TemporaryFile):
 
     def __init__(self, live: LiveFile, created: int) -> None:
         super().__init__(live.path, live.files)
-        self._plan = Plan(live.spec, created, content_of(live), live.sealed_raw)
+        self._plan = Plan(live.spec, created, content_of(live))
 
     def work(self, pause: Pause) -> None:
         """Copy the old file."""

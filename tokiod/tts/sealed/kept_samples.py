@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
-from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT, UNPROVED, CellSums
+from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT, CellSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def kept_samples(live: LiveFile, dataset: str, order: NDArray[np.intp]) -> tuple
     row = np.concatenate([first, first_nonzero, last, np.full(raw.width, raw.rows - 1)])
     column = np.tile(np.arange(raw.width), len(row) // raw.width)
     rows, columns, proved = _not_in_cells(live.cells[dataset], raw, first)
-    kept = np.where(proved, DETERMINED, UNPROVED if live.sealed_raw else KEPT).astype(np.uint8)
+    kept = np.where(proved, DETERMINED, KEPT).astype(np.uint8)
     every = _all_samples(raw, np.flatnonzero(kept != DETERMINED))
     row, column = np.concatenate([row, rows, every[0]]), np.concatenate([column, columns, every[1]])
     place = np.sort((row * raw.width + np.argsort(order)[column])[row != NO_ROW])

@@ -15,8 +15,8 @@ from tokiod.tts.schema import missing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-UNPROVED, DETERMINED, KEPT = range(3)
-"""Of a sealed column: not all samples are known; cells and kept samples determine the others; there are no others."""
+DETERMINED, KEPT = 1, 2
+"""Of a sealed column: cells and kept samples determine the others; there are no others."""
 
 
 class CellSums:
@@ -40,7 +40,7 @@ class CellSums:
 class RestoredRaw:
     """The samples of one counter in the day's rows.
 
-    cells: f8[N, at least width] of a sealed file. kept: i8[3, n], rows from the day's start. proved: u1[width], see UNPROVED to KEPT.
+    cells: f8[N, at least width] of a sealed file. kept: i8[3, n], rows from the day's start. proved: u1[width], DETERMINED or KEPT.
     """
 
     def __init__(self, cells: Any, kept: NDArray[np.int64], proved: NDArray[np.uint8]) -> None:

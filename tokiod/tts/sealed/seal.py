@@ -2,7 +2,7 @@
 
 Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms; the chunks
 that h5py chooses are 100 times slower for one of the two. Raw samples that the cells determine are dropped (kept_samples), and restored in
-an unsealed file. That has `sealed_raw` set only if some can't be, in a file that an early version sealed.
+an unsealed file.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ def write_unsealed(path: Path, temporary: Path, created: int, files: Files, paus
     with open_for_reading(path) as file:
         spec = _sealed_spec(path, file)
         counters = _counters(path, file, spec)
-        raw_sealed = not all(counter.is_complete for counter in counters.values())
-        build(temporary, Plan(spec, created, _undamaged(path, _content_of(file, counters)), raw_sealed=raw_sealed), files, pause)
+        build(temporary, Plan(spec, created, _undamaged(path, _content_of(file, counters))), files, pause)
     return LiveFile.open(temporary, files)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tokiod.tts.layout import PROVED, column_names, own_name
 from tokiod.tts.schema import ABSENT
-from tokiod.tts.sealed.restore_raw import UNPROVED, RestoredRaw
+from tokiod.tts.sealed.restore_raw import RestoredRaw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,11 +36,6 @@ class SealedCounter(msgspec.Struct, frozen=True, eq=False):
         names, rows, kept = column_names(file[dataset]), len(file[dataset]), file[own_name("kept", dataset)]
         begin, end = (file[own_name(part, dataset)][...] for part in ("begin", "end"))
         return cls(names, kept[...], kept.attrs[PROVED], rows, begin, end)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all samples of the day can be restored."""
-        return not (self.proved == UNPROVED).any()
 
     def restored(self, cells: Any) -> RestoredRaw:
         """Return the samples that are restored from cells, f8[rows, at least columns]; kept samples come on top of them."""
