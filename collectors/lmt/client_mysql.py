@@ -313,7 +313,7 @@ async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
 
 
 # The server joins the numbers of a component (or of a TS_ID, where a table has no such key), in the order of its index. That is cheaper for
-# both sides than sending row by row and making so many Python objects.
+# both sides than sending row by row and making a Python object of each number.
 def _joined_select(session: Session, wanted: RowRange) -> str:
     group, others = _grouped(session, wanted)
     # The condition on TS_ID leaves no NULL among them. CONCAT writes a DOUBLE in full, IFNULL cuts it.

@@ -52,7 +52,7 @@ class OtherDay(Refusal):
 
 @dataclass(slots=True, eq=False)
 class DayFiles:
-    """Opens, creates, grows, converts, reopens and seals the files that windows need, one per slot, and keeps a few open.
+    """Opens, creates, grows, reopens and seals the files that windows need, one per slot, and keeps a few open.
 
     The executor does long work, inline or in threads, of which one has files sealed in a process of their own: meanwhile a window whose
     file, or that of an adjacent day that must change, is being created, grown or reopened is refused, and comes again soon. A

@@ -253,3 +253,13 @@ def test_a_ledger_that_another_process_locks_is_unreadable_not_corrupt(path, mon
             Ledger.open(path)
         holder.execute("ROLLBACK")
     Ledger.open(path).close()
+
+
+def test_a_ledger_of_before_the_first_release_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "ledger.sqlite3"
+    Ledger.open(path).close()
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("PRAGMA user_version = 7")
+    for opened in (Ledger.open, Ledger.open_readonly):
+        with pytest.raises(TokiodError, match="has format 7, of before the first release: move it away, the writer makes another"):
+            opened(path)

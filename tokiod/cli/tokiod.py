@@ -174,7 +174,7 @@ def sink(start: Start, name: str) -> None:
 
 
 def _begun(start: Start) -> Service[Config]:
-    """Return the service of a process with a loop of its own, which everything is imported for."""
+    """Return the service of a process with a loop of its own, once everything is imported."""
     service = start.service()
     if start.parent is None:
         start.log_config(service.load())

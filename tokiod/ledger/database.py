@@ -259,9 +259,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
             f"the ledger {path} was written by a newer tokiod (format {version}, this version reads up to {VERSION}): install that one"
         )
     if 0 < version < OLDEST_VERSION:
-        raise TokiodError(
-            f"the ledger {path} has format {version} of a time before the first release: move it away, the writer makes another"
-        )
+        raise TokiodError(f"the ledger {path} has format {version}, of before the first release: move it away, the writer makes another")
     return int(version)
 
 
