@@ -16,6 +16,7 @@ summary: a name whose beginning was lost could be taken for another name.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +60,9 @@ SUFFIXES = "KMGTPEZY"
 BINARY, DECIMAL = 1024, 1000
 LIMIT = 2**53
 """KiB and inodes are fewer: so many KiB are 2**63 bytes, which servers print for a negative size."""
+
+RESERVE = 0.1
+"""How much of a size may be neither used nor available: ldiskfs keeps 5 % for root and servers grant some to clients, of inodes nothing."""
 
 INACTIVE = "target that is inactive"
 ERROR = "target that answered with an error"
@@ -124,13 +128,14 @@ class Listing:
 
 
 class _Kind(NamedTuple):
-    """Where a row has the figures of one kind, -1 for none, and what they may look like."""
+    """Where a row has the figures of one kind, -1 for none, and what they may look like. reserve: see RESERVE."""
 
     size: int
     used: int
     free: int
     available: int
     share: int
+    reserve: float
     can_have_unit: bool = False
     is_bytes: bool = False
 
@@ -221,7 +226,7 @@ class _Reader:
         summary = _SUMMARY.search(lines, max(0, lines.rfind("\n", 0, at))) if at >= 0 else None
         rows, behind = (lines[: summary.start()], lines[summary.end() :]) if summary else (lines, "")
         columns = _columns(header)
-        if columns and columns.is_plain and (plain := _plain(rows)) and plain.keys().isdisjoint(self._of(columns)):
+        if columns and columns.is_plain and (plain := _plain(rows, columns)) and plain.keys().isdisjoint(self._of(columns)):
             self._of(columns).update(plain)
         elif columns is None:
             self._drop(NO_COLUMNS, header, max(1, sum(1 for _ in self._others(rows))))
@@ -251,11 +256,12 @@ class _Reader:
         """Add a file system's rows: a few thousand at most, for which arrays would cost more than this loop."""
         unit = 0 if len(units) > 1 else next(iter(units), BINARY)
         kinds = [(kind, found) for kind, found in ((columns.blocks, self._blocks), (columns.inodes, self._inodes)) if kind]
-        systems = {row[columns.name][:-13] for row in rows}
-        cut = {one for one in systems if any(other.endswith(one) for other in systems - {one})} if len(systems) > 1 else ()
+        systems = Counter(row[columns.name][:-13] for row in rows)
+        cut = {one for one in systems if any(other.endswith(one) for other in systems if other != one)}
+        cut |= {one for one in systems if any(one.endswith(other) for other in cut) and 2 * systems[one] <= len(rows)}
         for row in rows:
             name, mounted = row[columns.name], row[columns.place]
-            # A mount has one file system: a name that is the end of another's lost its beginning.
+            # A mount has one file system: a name that is the end of another's lost its beginning, or the other got one, if few have it.
             if not name.endswith(_suffix_at(mounted)) or name[:-13] in cut:
                 self._drop(CONTRADICTION, " ".join(row))
                 continue
@@ -283,7 +289,7 @@ class _Reader:
 
 
 # The same rules as _figures(), for all rows at once.
-def _plain(rows: str) -> Read | None:
+def _plain(rows: str, columns: _Columns) -> Read | None:
     """Return the size and the use that rows show, if each is plain and of another target, and none contradicts itself; else None."""
     found = _PLAIN_ROW.findall(rows)
     if not found or rows.rstrip().count("\n") != len(found):
@@ -296,7 +302,7 @@ def _plain(rows: str) -> Read | None:
     size, used, available, percent = np.fromstring(" ".join(figures), np.int64, sep=" ").reshape(-1, 4).T
     whole, most = used + available, 100 * used + 100
     is_right = ((percent - 1) * (whole - 2) <= most) & ((percent + 1) * (whole + 2) >= most - 200)
-    is_right &= (used <= size) & (size < LIMIT) & (available < LIMIT) & (percent <= 100)  # noqa: PLR2004 - percent
+    is_right &= (whole <= size if columns.blocks else whole == size) & (size < LIMIT) & (available < LIMIT) & (percent <= 100)  # noqa: PLR2004 - percent
     return dict(zip(targets, zip(size.tolist(), used.tolist(), strict=True), strict=True)) if is_right.all() else None
 
 
@@ -311,9 +317,17 @@ def _figures(kind: _Kind, row: tuple[str, ...], unit: int) -> Figures:
     # Under "bytes" a size has a unit: without, the figures are those of another header.
     if not 0 <= used <= size or (kind.is_bytes and size > 0 and not size_within):
         raise _Unusable(CONTRADICTION)
+    if kind.available >= 0:
+        available, within = _figure(row[kind.available], kind, unit)
+        rounding = size_within + used_within + within
+        rounding += 2 * bool(rounding)  # to whole KiB
+        unused = size - used - available
+        if unused < -rounding or (not kind.reserve and unused > rounding):
+            raise _Unusable(CONTRADICTION)
+    else:
+        available, within = size - used - kind.reserve * size / 2, kind.reserve * size / 2 + size_within
     if kind.share >= 0 and (share := row[kind.share]) != "-":
         # The share is that of the use in what is used and available together; how it is rounded depends on the version.
-        available, within = _figure(row[kind.available], kind, unit) if kind.available >= 0 else (0.0, size)
         least, most = 100 * (used - used_within - 1), 100 * (used + used_within + 1)
         whole, within = used + available, used_within + within + 2
         percent = int(share[:-1])
@@ -351,8 +365,8 @@ def _columns(header: str) -> _Columns | None:
     if len(set(names)) < len(names) or not {"UUID", "Mounted on"} <= set(names) <= _CELLS.keys():
         return None
     at = {name: names.index(name) for name in names}
-    blocks = _kind(at, "bytes" if "bytes" in at else "1K-blocks", "Used", "Free", "Available", "Use%")
-    inodes = _kind(at, "Inodes", "IUsed", "IFree", "IFree", "IUse%")
+    blocks = _kind(at, "bytes" if "bytes" in at else "1K-blocks", "Used", "Free", "Available", "Use%", RESERVE)
+    inodes = _kind(at, "Inodes", "IUsed", "IFree", "IFree", "IUse%", 0.0)
     # Flags have no name. They come last, or where --output puts them: then the rows fit no header, and are counted.
     # A name whose beginning was replaced by blanks is another name.
     beginning = "^" if at["UUID"] == 0 else r"^[ \t]*+"
@@ -361,8 +375,8 @@ def _columns(header: str) -> _Columns | None:
     return _Columns(pattern, at["UUID"], at["Mounted on"], blocks, inodes, is_plain) if blocks or inodes else None
 
 
-def _kind(at: Mapping[str, int], size: str, used: str, free: str, available: str, share: str) -> _Kind | None:  # noqa: PLR0913, PLR0917 - names
-    kind = _Kind(at.get(size, -1), at.get(used, -1), at.get(free, -1), at.get(available, -1), at.get(share, -1))
+def _kind(at: Mapping[str, int], size: str, used: str, free: str, available: str, share: str, reserve: float) -> _Kind | None:  # noqa: PLR0913, PLR0917 - names
+    kind = _Kind(at.get(size, -1), at.get(used, -1), at.get(free, -1), at.get(available, -1), at.get(share, -1), reserve)
     is_enough = kind.size >= 0 and (kind.used >= 0 or (kind.free >= 0 and size != "bytes"))
     return kind._replace(can_have_unit=size != "1K-blocks", is_bytes=size == "bytes") if is_enough else None
 

@@ -155,6 +155,10 @@ def test_every_listing_is_stored_right_or_refused(tmp_path):
             if lines:
                 lines, kind = damaged(chance, lines)
                 done.append(kind)
+            if done and done[-1] in ("column", "again but other"):
+                break  # with more, it could be a right listing of other figures
+        if "cut left" in done and any(block.count("_UUID") == 1 for block in "\n".join(lines).split("Mounted on")):
+            continue  # a name alone can't be told from one that lost its beginning
         checked(
             tmp_path / "a",
             "\n".join(lines) + "\n",
@@ -185,7 +189,8 @@ def checked(path, text, known, form, what, *, is_whole):
                     continue  # the sentence says what was taken
                 expected, within_ = right(known[name], batch.dataset, form)
                 assert abs(value - expected) <= within_, (batch.dataset, name, value, expected, what)
-    if is_whole and "output" not in form:
+    # Read in powers of 1024, a share may contradict figures in powers of 1000.
+    if is_whole and "output" not in form and not ("H" in form and is_taken):
         assert set(data.dropped) <= {"digits that lfs df -h rounds away"}, (data.dropped, what)
         kind = "inodes" if "i" in form else "bytes"
         assert {len(batch) for batch in data.batches if batch.dataset.startswith(f"fullness/{kind}")} == {len(known)}, what

@@ -177,6 +177,46 @@ def test_sizes_with_a_unit_that_no_target_has_are_counted(row, reason):
     assert (found.targets, found.dropped.counts) == ({}, {reason: 1})
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "found"),
+    [
+        ("UUID Inodes IUsed IUse% Mounted on", "443 193 57%", None),
+        ("UUID Inodes IUsed IUse% Mounted on", "443 250 57%", (443, 250)),
+        ("UUID 1K-blocks Used Use% Mounted on", "1000 400 60%", None),
+        ("UUID 1K-blocks Used Use% Mounted on", "1000 600 63%", (1000, 600)),
+        ("UUID 1K-blocks Free Use% Mounted on", "1000 600 60%", None),
+        ("UUID bytes Used Use% Mounted on", "1.2T 500.0G 60%", None),
+        ("UUID bytes Used Use% Mounted on", "1.2T 700.0G 60%", (1288490189, 734003200)),
+    ],
+)
+def test_a_share_is_compared_also_where_the_free_column_is_missing(header, row, found):
+    """The rows lost another column than the header: what is free stands where the use should."""
+    kept = parse_df.parse(listing(header, f"x-MDT0000_UUID {row} /m[MDT:0]").encode())
+    assert {"x-MDT0000": found} in (kept.targets, kept.inodes) if found else kept.dropped.counts == {parse_df.CONTRADICTION: 1}
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("UUID Inodes IUsed IFree IUse% Mounted on", "14 3 12 15%"),
+        ("UUID Inodes IUsed IFree IUse% Mounted on", "14 2 11 15%"),
+        ("UUID Inodes IUsed IFree Mounted on", "14 3 12"),
+        ("UUID 1K-blocks Used Available Use% Mounted on", "14 3 12 15%"),
+    ],
+)
+def test_a_row_whose_parts_are_not_its_size_is_counted(header, row):
+    kept = parse_df.parse(listing(header, f"x-MDT0000_UUID {row} /m[MDT:0]").encode())
+    assert (kept.targets, kept.inodes, kept.dropped.counts) == ({}, {}, {parse_df.CONTRADICTION: 1})
+
+
+@pytest.mark.parametrize(("names", "kept"), [("x-fs x-fs fs", 2), ("fs fs DRfs", 0), ("fs fs x-fs x-fs x-fs", 3), ("fs DRfs", 0)])
+def test_of_two_names_at_one_mount_the_one_that_lost_its_beginning_is_counted(names, kept):
+    rows = [f"{name}-OST{n:04x}_UUID 100 40 60 40% /m[OST:{n}]" for n, name in enumerate(names.split())]
+    found = parse_df.parse(listing("UUID 1K-blocks Used Available Use% Mounted on", "\n".join(rows)).encode())
+    assert (len(found.targets), found.dropped.counts) == (kept, {parse_df.CONTRADICTION: len(rows) - kept})
+    assert {name[:-8] for name in found.targets} <= {"x-fs"}
+
+
 @pytest.mark.parametrize("share", ["49%", "50%", "-"])
 def test_a_share_may_be_rounded_in_any_way(share):
     text = listing("UUID 1K-blocks Used Available Use% Mounted on", f"x-OST0000_UUID 1000 495 500 {share} /m[OST:0]")
