@@ -81,7 +81,7 @@ def test_a_command_ends_where_its_interrupt_was_discarded(discard):
 def test_status_watched_ends_where_its_interrupt_was_discarded(discard):
     counted = events(discard)
     with pytest.raises(SystemExit) as ended, lasting_interrupts():
-        status._every_second(lambda *_: next(counted), None)
+        status._print(lambda _: None, lambda: next(counted), is_watched=True)
     assert ended.value.code == 0
 
 

@@ -15,7 +15,9 @@ from tokiod.cli.common.times import moment
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.forwarding import rewind
 from tokiod.reports.sinks import configured_sink, read
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,17 +56,13 @@ def sinks_command(config_path: Path, clock: Clock, action: str | None, name: str
     elif not found:
         echo("no [[sink]] is configured", err=True)
     else:
-        from tokiod.cli.commands.sinks_view import shown  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
-        from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
+        from tokiod.cli.commands.sinks_view import print_sinks  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
 
-        show(*shown(found))
+        print_sinks(found)
     sys.exit(int(any(one.trouble for one in found)))
 
 
 def _rewind(config: Config, clock: Clock, name: str | None, start: str | None, *, as_json: bool) -> None:
-    from tokiod.forwarding import rewind  # noqa: PLC0415 - for this request alone
-    from tokiod.window import iso  # noqa: PLC0415 - as above
-
     if name is None or start is None:
         raise Failed("write `tokioctl sinks rewind NAME --from TIME`")
     configured_sink(config, name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.cli.commands.status_view import sink_trouble, span
-from tokiod.cli.common.tables import table
+from tokiod.cli.common.tables import show, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 NUMBERS = ("cursor", "lag", "backlog", "records", "rejected")
 
 
-def shown(sinks: Iterable[SinkState]) -> Iterator[RenderableType]:
+def print_sinks(sinks: list[SinkState]) -> None:
+    """Print the states of sinks."""
+    show(*shown(sinks))
+
+
+def shown(sinks: list[SinkState]) -> Iterator[RenderableType]:
     """Yield the table, and what is wrong with each sink, or its last error."""
-    made = table(
-        "sink",
-        "kind",
-        "state",
-        *NUMBERS,
-        right=set(NUMBERS),
-    )
-    sinks = list(sinks)
+    made = table("sink", "kind", "state", *NUMBERS, right=set(NUMBERS))
     for one in sinks:
         made.add_row(*_cells(one), style="yellow" if one.trouble and one.trouble != "new" else "")
     yield made

@@ -23,16 +23,11 @@ from tokiod.reports.sinks import read as read_sinks
 from tokiod.reports.status import Status, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
-
-    from rich.console import RenderableType
 
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
-
-    View = Callable[[Status], Iterable[RenderableType]]
-    Gather = Callable[[], Status]
 
 EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
@@ -56,15 +51,11 @@ def status_command(config_path: Path, clock: Clock, source: str | None, *, as_js
         configured_source(config, source)
     gather = partial(gathered, config, clock, source)
     if as_json:
-        output = _as_json
-    else:
-        view = _view(is_single=source is not None, is_watched=watch)
-        output = partial(_as_tables, view)
-        if watch and sys.stdout.isatty():
-            _live(view, gather)
-    if watch:
-        _every_second(output, gather)
-    sys.exit(EXIT[output(gather).health])
+        _print(echo_json, gather, is_watched=watch)
+    from tokiod.cli.commands.status_view import display  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
+
+    with display(is_single=source is not None, is_watched=watch) as output:
+        _print(output, gather, is_watched=watch)
 
 
 def gathered(config: Config, clock: Clock, only: str | None = None) -> Status:
@@ -74,50 +65,14 @@ def gathered(config: Config, clock: Clock, only: str | None = None) -> Status:
     return msgspec.structs.replace(now, web="" if web is None else web.sentence, sinks=sinks, hosts=hosts)
 
 
-def _as_json(gather: Gather) -> Status:
-    now = gather()
-    echo_json(now)
-    return now
-
-
-def _view(*, is_single: bool, is_watched: bool) -> View:
-    """Return what makes tables of a status."""
-    from tokiod.cli.commands import status_view  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
-
-    if is_single:
-        return status_view.details
-    rates = status_view.Rates()
-    return (lambda now: status_view.watched(now, rates.of(now))) if is_watched else status_view.parts
-
-
-def _as_tables(view: View, gather: Gather) -> Status:
-    from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
-
-    now = gather()
-    show(*view(now))
-    return now
-
-
-def _every_second(output: Callable[[Gather], Status], gather: Gather) -> NoReturn:
-    """Print the status every second until Ctrl-C."""
+def _print(output: Callable[[Status], None], gather: Callable[[], Status], *, is_watched: bool) -> NoReturn:
+    """Print the status once, or every second until Ctrl-C."""
     try:
-        while True:
-            output(gather)
+        while is_watched:
+            output(gather())
             time.sleep(1)  # noqa: TID251 - a real second, also with a simulated clock
     except KeyboardInterrupt:
         sys.exit(0)
-
-
-def _live(view: View, gather: Gather) -> NoReturn:
-    """Refresh a terminal until Ctrl-C."""
-    from rich.live import Live  # noqa: PLC0415 - as above
-
-    from tokiod.cli.commands.status_view import live_display  # noqa: PLC0415
-
-    def refresh(gather: Gather) -> Status:
-        now = gather()
-        live.update(live_display(view(now)), refresh=True)
-        return now
-
-    with Live(auto_refresh=False) as live:
-        _every_second(refresh, gather)
+    now = gather()
+    output(now)
+    sys.exit(EXIT[now.health])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Group
+from rich.live import Live
 
-from tokiod.cli.common.tables import Fitted, line, table
+from tokiod.cli.common.tables import Fitted, line, show, table
 from tokiod.dropped import Why
 from tokiod.window import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import RenderableType
     from rich.table import Table
@@ -43,6 +46,21 @@ class Rates:
         if seconds < 1:
             return {one.name: one.cells_per_second for one in now.sources}
         return {one.name: max(0, one.cells - before.get(one.name, one.cells)) / seconds for one in now.sources}
+
+
+@contextmanager
+def display(*, is_single: bool, is_watched: bool) -> Iterator[Callable[[Status], None]]:
+    """Yield what prints a status. In a terminal that is watched, it replaces the one before."""
+    rates = Rates()
+
+    def view(now: Status) -> Iterator[RenderableType]:
+        return details(now) if is_single else watched(now, rates.of(now)) if is_watched else parts(now)
+
+    if is_watched and sys.stdout.isatty():
+        with Live(auto_refresh=False) as live:
+            yield lambda now: live.update(live_display(view(now)), refresh=True)
+    else:
+        yield lambda now: show(*view(now))
 
 
 def watched(now: Status, rates: dict[str, float]) -> Iterator[RenderableType]:
