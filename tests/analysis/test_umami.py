@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from tokiod.analysis.slurm import FIELDS, SEPARATOR
 from tokiod.analysis.umami import QUANTITIES, SECONDS, UmamiMetric, umami
-from tokiod.analysis.umami_figure import COLOURS, draw_figure, save_figure
 from tokiod.cli.tokioctl import main
 from tokiod.reader.span import zone_of
 from tokiod.tts.live.create import create
@@ -197,22 +196,22 @@ def test_errors_are_sentences(site, arguments, sentence, monkeypatch):
 
 
 def test_a_picture_has_two_panels_for_each_metric(site):
-    pytest.importorskip("matplotlib")
+    drawing = pytest.importorskip("tokiod.analysis.umami_figure")
     assert run(site, "4", "--figure", site / "umami.png").exit_code == 0
     assert (site / "umami.png").read_bytes().startswith(b"\x89PNG")
     rows = [{"_datetime_start": START + n, "_datetime_end": START + 60 + n, "fs_max_oss_cpu": n} for n in range(5)]
-    assert len(draw_figure(umami(rows), "title", zone_of("UTC")).axes) == 4
-    save_figure(umami(rows[:1]), site / "one.svg", "title", zone_of("UTC"))  # nothing to compare with
+    assert len(drawing.draw_figure(umami(rows), "title", zone_of("UTC")).axes) == 4
+    drawing.save_figure(umami(rows[:1]), site / "one.svg", "title", zone_of("UTC"))  # nothing to compare with
 
 
 def test_a_picture_shows_the_jobs_over_time_and_the_spread_of_the_earlier_ones(tmp_path):
-    pytest.importorskip("matplotlib")
+    drawing = pytest.importorskip("tokiod.analysis.umami_figure")
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date  # noqa: PLC0415 - an extra
 
     zone = zone_of("Asia/Tokyo")
     rows = [{"_datetime_start": START + 3600 * n, "_datetime_end": START + 3600 * n + 60, "fs_max_oss_cpu": n} for n in range(102)]
     rows.insert(1, rows[0] | {"fs_max_oss_cpu": None})
-    figure = draw_figure(umami(rows), "the title", zone)
+    figure = drawing.draw_figure(umami(rows), "the title", zone)
     over_time, box = figure.axes[2:]
     assert figure.get_size_inches().tolist() == [8.0, pytest.approx(1.2 + 2 * 1.1)]
     assert [over_time.get_gridspec().get_width_ratios(), figure.axes[0].get_shared_x_axes().joined(*figure.axes[::2])] == [(5, 1), True]
@@ -220,14 +219,14 @@ def test_a_picture_shows_the_jobs_over_time_and_the_spread_of_the_earlier_ones(t
     assert (course.get_marker(), course.get_linewidth(), course.get_ydata().tolist()) == ("x", 1, list(range(102)))
     assert [int(num2date(day).timestamp() + 0.5) for day in course.get_xdata(orig=False)] == [START + 3600 * n for n in range(102)]
     assert (star.get_marker(), star.get_markersize(), star.get_clip_on(), star.get_ydata().tolist()) == ("*", 14, False, [101])
-    assert (star.get_xdata()[0], star.get_color()) == (course.get_xdata()[-1], COLOURS["worst"])
+    assert (star.get_xdata()[0], star.get_color()) == (course.get_xdata()[-1], drawing.COLOURS["worst"])
     label = over_time.yaxis.label
     assert (label.get_text(), label.get_rotation(), label.get_ha(), label.get_va()) == ("largest OSS CPU load\n(%)", 0, "right", "center")
     grid = over_time.get_xgridlines()[0]
     assert (grid.get_visible(), grid.get_linewidth()) == (True, 0.4)
     assert [line.get_ydata().tolist() for line in box.lines[1:5]] == [[25, 5], [75, 95], [5, 5], [95, 95]]
     job = box.lines[-1]
-    assert (job.get_ydata(), job.get_linestyle(), job.get_linewidth(), job.get_color()) == ([101, 101], "--", 2, COLOURS["worst"])
+    assert (job.get_ydata(), job.get_linestyle(), job.get_linewidth(), job.get_color()) == ([101, 101], "--", 2, drawing.COLOURS["worst"])
     assert box.lines[0].get_xdata().tolist() == pytest.approx([0.65, 1.35, 1.35, 0.65, 0.65])
     dates, words = over_time.xaxis.get_major_locator(), over_time.xaxis.get_major_formatter()
     assert (type(dates), type(words), box.get_xticks().tolist()) == (AutoDateLocator, ConciseDateFormatter, [])
@@ -235,14 +234,22 @@ def test_a_picture_shows_the_jobs_over_time_and_the_spread_of_the_earlier_ones(t
     assert [(one.get_text().partition(":")[0], one.get_fontsize()) for one in (figure._suptitle, figure._supxlabel)] == [
         ("the title", 11), ("star", 9),
     ]  # fmt: skip
-    save_figure(umami(rows), tmp_path / "a.png", "the title", zone)
+    drawing.save_figure(umami(rows), tmp_path / "a.png", "the title", zone)
     assert int.from_bytes((tmp_path / "a.png").read_bytes()[16:20], "big") == 8 * 120
 
 
+def test_without_matplotlib_a_picture_is_a_sentence_with_the_way_out(site, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tokiod.analysis.umami_figure", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run(site, "4", "--figure", site / "umami.png")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "a picture needs matplotlib: pip install '.[plot]'" in done.stderr
+
+
 def test_the_name_of_a_job_is_drawn_as_text_and_not_as_a_formula(tmp_path):
-    pytest.importorskip("matplotlib")
+    drawing = pytest.importorskip("tokiod.analysis.umami_figure")
     rows = [{"_datetime_start": START + n, "_datetime_end": START + 60 + n, "fs_max_oss_cpu": n} for n in range(5)]
-    save_figure(umami(rows), tmp_path / "one.svg", "job 4 (run_${A}_${B})", zone_of("UTC"))
+    drawing.save_figure(umami(rows), tmp_path / "one.svg", "job 4 (run_${A}_${B})", zone_of("UTC"))
     assert (tmp_path / "one.svg").stat().st_size > 1000
 
 

@@ -2,15 +2,18 @@
 
 import re
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from mapped import mapped
 
+pytest.importorskip("matplotlib", reason="an extra")
+
+from matplotlib.image import imread
+from matplotlib.text import Text
+
 from tokiod.reports.heat_map_figure import draw_figure, save_figure
 
-pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is an extra")
 NAN = np.nan
 GIB = 2**30
 CAPTION = """\
@@ -21,8 +24,6 @@ drawn: mean of rows of 3600 s; largest cell 1 B/s, largest sum 1 B/s"""
 
 def words(figure):
     """Every text of a figure."""
-    from matplotlib.text import Text  # noqa: PLC0415 - an extra
-
     return {text.get_text() for text in figure.findobj(Text)} - {""}
 
 
@@ -95,8 +96,6 @@ def test_names_of_components_fit_beside_the_map(columns):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_in_a_file_shows_missing_zero_and_largest_in_different_colours(tmp_path, dark):
-    from matplotlib.image import imread  # noqa: PLC0415 - an extra
-
     values = np.zeros((30, 3))
     values[:, 0], values[:, 2] = NAN, 1.0
     values[0, 0] = 0.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from tokiod.reader.errors import NotInstalled
+from matplotlib import rc_context
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from tokiod.analysis.umami import Umami, UmamiMetric
 
@@ -22,14 +23,7 @@ COLOURS = {"best": "#2c69a9", "good": "#40a43a", "poor": "#fd6a07", "worst": "#d
 
 
 def save_figure(found: Umami, path: Path, title: str, zone: dt.tzinfo) -> None:
-    """Draw to a file; its suffix is the format. Raises NotInstalled without matplotlib, OSError where the file can't be written."""
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
-    except ModuleNotFoundError as error:
-        raise NotInstalled(
-            "a picture", "matplotlib", "the command prints a table", "pip install '.[plot]' in a checkout of tokiod"
-        ) from error
-
+    """Draw to a file; its suffix is the format. Raises OSError where the file can't be written."""
     # Names are text: two dollars in the name of a job, as ${A}_${B}, would be a formula.
     with rc_context({"font.size": POINTS, "text.parse_math": False}):
         draw_figure(found, title, zone).savefig(path, dpi=120)
@@ -37,9 +31,6 @@ def save_figure(found: Umami, path: Path, title: str, zone: dt.tzinfo) -> None:
 
 def draw_figure(found: Umami, title: str, zone: dt.tzinfo) -> Figure:
     """Draw a row of two panels for each metric. zone: of the axis of time."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 - an extra
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
-
     count = len(found.metrics)
     figure = Figure(figsize=(INCHES, 1.2 + ROW_INCHES * count), layout="constrained")
     panels: Any = figure.subplots(count, 2, sharex="col", sharey="row", squeeze=False, width_ratios=(5, 1))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from tokiod.reports import time_axis
 from tokiod.reports.heat_map import Scale, scale_of
@@ -13,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from tokiod.reports.heat_map import HeatMap
@@ -34,17 +36,13 @@ COLOURS = {False: ("white", "black", "0.75"), True: ("#14161a", "0.9", "0.4")}
 
 
 def save_figure(heat_map: HeatMap, path: Path, clip: float, *, dark: bool) -> None:
-    """Draw to a file; its suffix is the format. Raises ImportError without matplotlib, OSError where the file can't be written."""
-    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to import
-
+    """Draw to a file; its suffix is the format. Raises OSError where the file can't be written."""
     with mpl.rc_context(_settings(dark=dark)):
         draw_figure(heat_map, clip, dark=dark).savefig(path, dpi=120)
 
 
 def draw_figure(heat_map: HeatMap, clip: float, *, dark: bool = False) -> Figure:
-    """Draw the map, all components above it, each component next to it. clip as in HeatMap.scale. Raises ImportError."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to import
-
+    """Draw the map, all components above it, each component next to it. clip as in HeatMap.scale."""
     figure = Figure(figsize=INCHES, layout="constrained")
     grid = figure.add_gridspec(3, 3, width_ratios=(6, 1, 0.15), height_ratios=(1.2, 0.15, 5))
     above, strip, main = (figure.add_subplot(grid[row, 0]) for row in range(3))
@@ -146,8 +144,6 @@ def _top(scale: Scale, measured: Quantity) -> float:
 
 
 def _draw_legend(axes: Axes, *, dark: bool) -> None:
-    from matplotlib.patches import Patch  # noqa: PLC0415 - an extra
-
     background, _, hatch = COLOURS[dark]
     axes.set_axis_off()
     missing = Patch(facecolor=background, edgecolor=hatch, hatch="////", label="no value")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
 from tokiod.reports.stages import ORDER
 from tokiod.window import iso
 
@@ -23,11 +27,7 @@ COLOURS = dict(zip(ORDER, (
 
 
 def save_stages(works: list[StagedWork], path: Path) -> None:
-    """Draw to a file; its suffix is the format. Open stages are hatched. Raises ImportError without matplotlib, OSError."""
-    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to import
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
-    from matplotlib.patches import Patch  # noqa: PLC0415 - as above
-
+    """Draw to a file; its suffix is the format. Open stages are hatched. Raises OSError."""
     with mpl.rc_context({"font.size": POINTS, "hatch.linewidth": 0.6}):
         figure = Figure(figsize=(WIDTH, MARGIN + BAR_HEIGHT * len(works)), layout="constrained")
         axes = figure.add_subplot()

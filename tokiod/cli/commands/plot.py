@@ -17,7 +17,6 @@ from tokiod.cli.common.output import echo
 from tokiod.cli.common.tables import Printer
 from tokiod.reader.stitched import Stitched, stitch
 from tokiod.reports.heat_map import CLIP_PERCENT, HeatMap, heat_map
-from tokiod.reports.heat_map_figure import save_figure
 from tokiod.reports.heat_map_text import draw_text
 from tokiod.tts.layout import NotLive
 
@@ -113,6 +112,8 @@ def _save(picture: HeatMap, output: Path, clip: float, *, dark: bool) -> None:
     # matplotlib warns of a home directory that it can't write to, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
+        from tokiod.reports.heat_map_figure import save_figure  # noqa: PLC0415 - matplotlib, an extra
+
         save_figure(picture, output, clip, dark=dark)
     except ImportError:
         raise Failed(NO_MATPLOTLIB) from None

@@ -108,11 +108,11 @@ def _write(path: Path, works: list[StagedWork]) -> None:
 
 
 def _draw(path: Path, works: list[StagedWork]) -> None:
-    from tokiod.reports.stages_figure import save_stages  # noqa: PLC0415 - only for a picture
-
     # matplotlib warns of a home directory that it can't write to, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
+        from tokiod.reports.stages_figure import save_stages  # noqa: PLC0415 - matplotlib, an extra
+
         save_stages(works, path)
     except ImportError:
         raise Failed(NO_MATPLOTLIB) from None

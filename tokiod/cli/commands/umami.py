@@ -19,6 +19,7 @@ from tokiod.cli.common.tables import line, show, table
 from tokiod.cli.common.times import zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
+from tokiod.reader.errors import NotInstalled
 from tokiod.reader.files import Templates
 
 if TYPE_CHECKING:
@@ -116,10 +117,14 @@ def _title(own: dict[str, Value], system: str, count: int, without: int, days: i
 
 
 def _draw(found: Umami, path: Path, title: str, zone: dt.tzinfo) -> None:
-    from tokiod.analysis.umami_figure import save_figure  # noqa: PLC0415 - slow to import
-
     try:
+        from tokiod.analysis.umami_figure import save_figure  # noqa: PLC0415 - matplotlib, an extra
+
         save_figure(found, path, title, zone)
+    except ModuleNotFoundError as error:
+        raise NotInstalled(
+            "a picture", "matplotlib", "the command prints a table", "pip install '.[plot]' in a checkout of tokiod"
+        ) from error
     except OSError as error:
         raise Failed(f"--figure: {path}: {error.strerror or error}") from error
 
