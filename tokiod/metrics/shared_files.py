@@ -65,13 +65,10 @@ def clear(directory: Path, roles: Iterable[Role]) -> None:
 
 def collect(directory: Path, roles: Iterable[Role]) -> Iterator[Any]:
     """Yield the counts of all processes as prometheus_client's metrics. The gauges of processes that have ended are deleted."""
-    from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - as above
-
     for role in roles:
         with suppress(OSError):
             _delete(directory, role, ("gauge_livesum",))
-    files = [str(path) for path in sorted(directory.glob("*.db")) if _size(path)]
-    yield from MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+    yield from _merged(path for path in sorted(directory.glob("*.db")) if _size(path))
 
 
 def process(directory: Path, role: Role) -> int | None:
@@ -112,11 +109,9 @@ def _vacant(directory: Path, role: Role) -> Iterator[int | None]:
 
 def _prepare(path: Path, size: int, *, keep: bool) -> None:
     """Allocate a file; delete it first if it is damaged, as after a power loss."""
-    from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - as above
-
     try:
         if keep and path.exists():
-            MultiProcessCollector.merge([str(path)])  # type: ignore[no-untyped-call]
+            _merged([path])
         else:
             path.unlink(missing_ok=True)
     except Exception:  # noqa: BLE001 - a damaged file raises many types
@@ -126,6 +121,12 @@ def _prepare(path: Path, size: int, *, keep: bool) -> None:
         os.posix_fallocate(fd, 0, size)
     finally:
         os.close(fd)
+
+
+def _merged(paths: Iterable[Path]) -> Iterable[Any]:
+    from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - as above
+
+    return MultiProcessCollector.merge([str(path) for path in paths])  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _lock_path(directory: Path, role: Role) -> Path:

@@ -29,13 +29,15 @@ class Metric:
 
     def open(self, sources: Iterable[str]) -> None:
         """Start to count from the values in the files; call it again to add sources."""
+        import prometheus_client  # noqa: PLC0415 - only with metrics in the configuration
+
         values = [sources if given is None else given for given in self.labels.values()]
-        self._parent = self._parent or self._create()
+        self._parent = self._parent or self._create(prometheus_client)
         for each in product(*values):
             if each not in self._cells:
                 self._cells[each] = self._parent.labels(*each) if each else self._parent
 
-    def _create(self) -> Any:
+    def _create(self, real: Any) -> Any:
         raise NotImplementedError
 
 
@@ -49,10 +51,8 @@ class Counter(Metric):
         if by and (cell := self._cells.get(labels)) is not None:
             cell.inc(by)
 
-    def _create(self) -> Any:
-        from prometheus_client import Counter as Real  # noqa: PLC0415 - only with metrics in the configuration
-
-        return Real(self.name, self.text, list(self.labels), registry=None)
+    def _create(self, real: Any) -> Any:
+        return real.Counter(self.name, self.text, list(self.labels), registry=None)
 
 
 class Gauge(Metric):
@@ -68,10 +68,8 @@ class Gauge(Metric):
         if (cell := self._cells.get(labels)) is not None:
             cell.set(value)
 
-    def _create(self) -> Any:
-        from prometheus_client import Gauge as Real  # noqa: PLC0415 - as above
-
-        return Real(self.name, self.text, list(self.labels), registry=None, multiprocess_mode="livesum")
+    def _create(self, real: Any) -> Any:
+        return real.Gauge(self.name, self.text, list(self.labels), registry=None, multiprocess_mode="livesum")
 
 
 class Histogram(Metric):
@@ -88,7 +86,5 @@ class Histogram(Metric):
         if (cell := self._cells.get(labels)) is not None:
             cell.observe(seconds)
 
-    def _create(self) -> Any:
-        from prometheus_client import Histogram as Real  # noqa: PLC0415 - as above
-
-        return Real(self.name, self.text, list(self.labels), registry=None, buckets=self.buckets)
+    def _create(self, real: Any) -> Any:
+        return real.Histogram(self.name, self.text, list(self.labels), registry=None, buckets=self.buckets)

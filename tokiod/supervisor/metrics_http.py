@@ -18,19 +18,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from tokiod.config.checks import is_loopback
 from tokiod.metrics import catalogue, shared_files
 from tokiod.reports.status import troubled
 from tokiod.runtime.host_header import resolved_name
+from tokiod.runtime.http_server import LimitedServer, stop_accepting
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_snapshot import ArchiveCollector, Snapshots, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from aiohttp import web
-    from prometheus_client import CollectorRegistry
 
     from tokiod.clock import Clock
     from tokiod.config.schema import Config
@@ -85,11 +86,6 @@ class MetricsServer:
         self._scraper.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
-        # Imported in the thread, while the supervisor starts the processes: it takes 0.15 s and 11 MiB.
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415
-
-        from tokiod.runtime.http_server import LimitedServer, stop_accepting  # noqa: PLC0415
-
         registry = CollectorRegistry()
         registry.register(ArchiveCollector(self._snapshots, self._known_health, self._ended))
         server = LimitedServer(partial(self._respond, registry), self._count_ended)
@@ -126,9 +122,6 @@ class MetricsServer:
             return _plain(500, "internal error: see the log of tokiod")
 
     async def _scrape(self, registry: CollectorRegistry, request: web.BaseRequest) -> web.Response:
-        from aiohttp import web  # noqa: PLC0415 - imported already, see _serve
-        from prometheus_client.exposition import choose_encoder  # noqa: PLC0415
-
         if request.method != "GET":
             return _plain(405, "method not allowed: use GET", Allow="GET")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -185,6 +178,4 @@ def _bound(address: str) -> socket.socket:
 
 
 def _plain(status: int, text: str, **headers: str) -> web.Response:
-    from aiohttp import web  # noqa: PLC0415 - imported already, see MetricsServer._serve
-
     return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store", **headers})

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as Family
 
 import tokiod
 from tokiod.clock import SystemClock
@@ -139,8 +141,6 @@ class ArchiveCollector:
 
     def describe(self) -> Iterator[Any]:
         """Yield the names of all metrics, which prometheus_client needs for requests with name[]."""
-        from prometheus_client.core import Metric as Family  # noqa: PLC0415 - only with metrics in the configuration
-
         for metric in catalogue.ALL:
             yield Family(metric.name.removesuffix("_total"), metric.text, metric.type)
 
@@ -211,8 +211,6 @@ def _hosts(found: Sequence[HostState]) -> Iterator[Any]:
 
 
 def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Any:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - only with metrics in the configuration
-
     family = (CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily)(metric.name, metric.text, labels=list(metric.labels))
     for labels, value in values.items():
         family.add_metric(labels, float(value))
