@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.runtime.logger import get_logger
 from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tokiod.config.jobs import JobsConfig
     from tokiod.config.sections import ArchiveConfig
     from tokiod.window_data import Collected, TableRows
+
+log = get_logger()
 
 Users = Literal["names", "hashed", "no"]
 MIN_KEY_BYTES = 16
@@ -107,10 +110,8 @@ def _private_key(path: Path, table: Path) -> bytes:
             file.flush()
             os.fsync(file.fileno())
         if any(table.glob("*/*")):
-            import structlog  # noqa: PLC0415 - the reader alone does not have it, and makes no key
-
             reason = "another one made the ids that the job table has: jobs that run now count twice, under both"
-            structlog.get_logger().warning("jobs.key_made", path=str(path), reason=reason)
+            log.warning("jobs.key_made", path=str(path), reason=reason)
         return path.read_bytes()
     except OSError as error:
         raise TokiodError(f"the key of job ids can't be made: {path}: {error.strerror}") from None

@@ -12,6 +12,7 @@ import numpy as np
 from tokiod.job_columns import absent, is_state
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, earliest, opened
+from tokiod.runtime.logger import get_logger
 from tokiod.tts.layout import unreadable
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.jobs.table_file import Index, Source
+
+log = get_logger()
 
 T = TypeVar("T")
 
@@ -236,14 +239,12 @@ def stored_windows(directory: Path) -> Iterator[Source]:
 
 def windows_of(files: Iterable[TableFile]) -> Iterator[Source]:
     """Yield the windows that files hold, as stored_windows() does."""
-    import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this
-
     for file in files:
         try:
             with opened(file.path) as (_, index):
                 windows = index.windows
         except (OSError, NotAJobTable) as error:
-            structlog.get_logger().warning("jobs.file_skipped", path=str(file.path), error=str(error))
+            log.warning("jobs.file_skipped", path=str(file.path), error=str(error))
             continue
         yield from windows
 

@@ -7,17 +7,22 @@ read, so that mask() can remove it from what tokiod.runtime.log writes, in all s
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from binascii import b2a_base64
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 from tokiod.errors import ConfigError
+from tokiod.runtime.logger import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+log = get_logger()
 
 MASK = "***"
 CREDENTIALS = "credentials"
@@ -59,8 +64,6 @@ def secret(reference: str, config_dir: Path) -> str:
 
 def remember(plain: str) -> Secret:
     """Treat a text as a secret from now on."""
-    import json  # noqa: PLC0415 - 3 ms, only needed with secrets
-
     if len(plain) >= MIN_MASKED_CHARS:
         plain = str(plain)
         _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))
@@ -74,8 +77,6 @@ def _in_base64(plain: bytes) -> Iterator[str]:
 
     Three bytes are four characters, so there are three ways; characters that also depend on the bytes around it are left out.
     """
-    from binascii import b2a_base64  # noqa: PLC0415 - as json
-
     for before in range(3):
         coded = b2a_base64(bytes(before) + plain, newline=False)
         whole = coded[(before * 8 + 5) // 6 : (before + len(plain)) * 8 // 6].decode()
@@ -130,7 +131,5 @@ def _warn_if_exposed(path: Path, mode: int) -> None:
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     is_credential = bool(credentials) and path.is_relative_to(credentials or "")
     if mode & (stat.S_IROTH if is_credential else stat.S_IROTH | stat.S_IRGRP):
-        import structlog  # noqa: PLC0415 - 80 ms, only needed here
-
         hint = f"chmod {'o=' if mode & stat.S_IROTH else 'g='} it: {'any user' if mode & stat.S_IROTH else 'its group'} can read it"
-        structlog.get_logger().warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)
+        log.warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)
