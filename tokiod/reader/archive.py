@@ -12,10 +12,12 @@ import numpy as np
 
 from tokiod.jobs.one_file import one_file
 from tokiod.reader.completeness import completeness
+from tokiod.reader.dask_array import dask_array
 from tokiod.reader.derived import derivable, sources_of
-from tokiod.reader.errors import NoData, NoSuchDataset, StepChanged, UnclearTime
+from tokiod.reader.errors import NoData, NoSuchDataset, NotInstalled, StepChanged, UnclearTime
 from tokiod.reader.files import Templates
 from tokiod.reader.frame import frame_of
+from tokiod.reader.jobs import history, totals
 from tokiod.reader.part import OpenParts
 from tokiod.reader.reduce import reduced
 from tokiod.reader.span import Span, Time, epoch, zone_of
@@ -204,8 +206,6 @@ class Archive:
 
         For more cores or hosts than one: workers open the files by the same paths. Raises as array(), and NotInstalled without dask.
         """
-        from tokiod.reader.dask_array import dask_array  # noqa: PLC0415 - optional, or slow to import
-
         return dask_array(self.array(dataset))
 
     def frame(self, dataset: str, timezone: str | dt.tzinfo | None = None, columns: Iterable[str] | None = None) -> Any:
@@ -238,8 +238,6 @@ class Archive:
 
     def job_figures(self, jobid: str | None = None, by: By = "job", timezone: str | dt.tzinfo | None = None) -> JobFigures:
         """Return the columns of job(), or of jobs() without a jobid, as arrays of numpy: times are UTC epoch seconds. Raises as jobs()."""
-        from tokiod.reader.jobs import history, totals  # noqa: PLC0415 - for jobs alone
-
         zone = self.zone if timezone is None else zone_of(timezone)
         users = "names" if self._config is None else self._config.jobs.users
         if jobid is not None:
@@ -305,8 +303,6 @@ def _templates(path: str | Path | Iterable[str | Path] | None) -> tuple[str, ...
 
 
 def _configured(config: str | Path | None) -> Config:
-    from tokiod.reader.errors import NotInstalled  # noqa: PLC0415 - optional, or slow to import
-
     try:
         from tokiod.config import load  # noqa: PLC0415 - optional, or slow to import
     except ModuleNotFoundError as error:

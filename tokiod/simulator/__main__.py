@@ -12,6 +12,10 @@ import click
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.runtime.process_setup import die_with_parent
+from tokiod.simulator import fake_commands as commands
+from tokiod.simulator.gpfs.mmperfmon import Mmperfmon
+from tokiod.simulator.jobs.commands import NAME, JobCommands
+from tokiod.simulator.lustre.commands import LustreCommands
 from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
 
@@ -122,9 +126,6 @@ def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     """Write a program mmperfmon to a directory and serve its calls."""
-    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
-    from tokiod.simulator.gpfs.mmperfmon import Mmperfmon  # noqa: PLC0415 - as above
-
     _run(lambda: commands.serve(Mmperfmon(Site.read(saved)), clock, ("mmperfmon",), directory))
 
 
@@ -134,9 +135,6 @@ def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     """Write programs lfs and lctl to a directory and serve their calls."""
-    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
-    from tokiod.simulator.lustre.commands import LustreCommands  # noqa: PLC0415 - as above
-
     _run(lambda: commands.serve(LustreCommands(Site.read(saved)), clock, ("lfs", "lctl"), directory))
 
 
@@ -146,9 +144,6 @@ def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def jobs(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     """Write a program lctl-jobs, lctl on any server, to a directory and serve its calls."""
-    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
-    from tokiod.simulator.jobs.commands import NAME, JobCommands  # noqa: PLC0415 - as above
-
     _run(lambda: commands.serve(JobCommands(Site.read(saved)), clock, (NAME,), directory))
 
 

@@ -9,6 +9,7 @@ import click
 
 from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
 from tokiod.agent.sensors import SENSORS, sensors_of
+from tokiod.agent.service import run_agent
 from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings, settings_of_node
 from tokiod.agent.tree import Tree
 from tokiod.cli.common.base import Finite, clock_option
@@ -53,8 +54,6 @@ def agent_command(config_path: str, root: str, seconds: float | None, clock: Clo
         raise click.UsageError("--json and --seconds need --once")
     try:
         if not is_once:
-            from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
-
             run_agent(read_settings(config_path, platform.node(), names), root, clock.time, clock.monotonic)
             return
         settings = settings_of_node(config_path, platform.node(), names)

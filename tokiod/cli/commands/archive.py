@@ -19,7 +19,8 @@ from tokiod.cli.common.struct_options import options_of
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
-from tokiod.config import plugins
+from tokiod.config import convert, plugins
+from tokiod.config.checks import off_grid
 from tokiod.dropped import Why, lines
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
@@ -198,19 +199,14 @@ def _options(kind: str, given: dict[str, Any]) -> SavedOptions:
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
         raise Failed(f"--step: the files of kind {kind} determine the step; omit --step")
-    if given["step"] is not None:
-        from tokiod.config.checks import off_grid  # noqa: PLC0415 - ipaddress takes 3 ms, and few calls have a step
-
-        if sentence := off_grid(given["step"], given["timezone"]):
-            raise Failed(f"--step: {sentence}")
+    if given["step"] is not None and (sentence := off_grid(given["step"], given["timezone"])):
+        raise Failed(f"--step: {sentence}")
     _check_bounds(options, saved)
     return saved(**options)
 
 
 def _check_bounds(options: dict[str, Any], saved: type[SavedOptions]) -> None:
     """Refuse what the configuration refuses. click knows the types of the options, not their bounds, and structs do not check them."""
-    from tokiod.config import convert  # noqa: PLC0415 - it takes some ms to import, and --help needs none of it
-
     plain = {name: value for name, value in options.items() if not isinstance(value, msgspec.Struct)}
     for fault in convert.fields(plain, saved, ())[1]:
         raise Failed(f"--{str(fault.key[0]).replace('_', '-')}: {fault.sentence}, got {plain.get(str(fault.key[0]))}")

@@ -11,6 +11,7 @@ from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledge
 from tokiod.cli.common.base import INTERRUPTED, Failed
 from tokiod.cli.common.output import echo
 from tokiod.errors import TokiodError
+from tokiod.supervisor.control_socket import MayNotAsk, Ping, ask
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -37,8 +38,6 @@ def is_down(config: Config, checks: int = START_CHECKS) -> bool:
 # A user who may not read the lock can't know whether a daemon runs.
 def check_may_ask(config: Config) -> None:
     """Raise MayNotAsk for a user who may not send requests to a daemon: it may not write the archive itself, either."""
-    from tokiod.supervisor.control_socket import MayNotAsk, Ping, ask  # noqa: PLC0415 - asyncio, only needed without a daemon
-
     try:
         ask(config.control, Ping(), ANSWER_SECONDS)
     except MayNotAsk:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 from tokiod.cli.common.examples import examples
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from tokiod.config.schema import Config
 
 PROGRAMS = ("tokiod", "tokioctl")
@@ -39,8 +38,6 @@ Exit 0 printed, 2 unknown shell.
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(shell: str) -> None:
     """Print a shell's script for both programs."""
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 - 1 ms, only needed here
-
     made = get_completion_class(shell)
     if made is None:
         raise click.UsageError(f"unknown shell {shell}")
@@ -70,8 +67,6 @@ def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
     """Complete a file name, as the shell does."""
-    from click.shell_completion import CompletionItem  # noqa: PLC0415 - as above
-
     return [CompletionItem(incomplete, type="file")]
 
 

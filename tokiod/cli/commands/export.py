@@ -26,6 +26,7 @@ from tokiod.reader.files import Templates
 from tokiod.reader.jobs import check
 from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
+from tokiod.tts.live.files import replacing
 from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
@@ -175,8 +176,6 @@ def _write(target: str, pieces: Iterable[str]) -> None:
         for piece in pieces:
             echo(piece, newline=False)
         return
-    from tokiod.tts.live.files import replacing  # noqa: PLC0415 - for files alone
-
     path = Path(os.path.realpath(target))
     if not path.parent.is_dir():
         raise Failed(f"{target}: directory {path.parent} does not exist")

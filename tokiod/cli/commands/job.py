@@ -21,6 +21,7 @@ from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
@@ -182,7 +183,7 @@ def _print(found: Iterator[dict[str, Value]], count: int, names: Mapping[str, st
             elif "reason" in row and count == 1:
                 raise Failed(str(row["reason"]))
             else:
-                _show(row, names)
+                show(_table(row, names))
     return int(status)
 
 
@@ -194,15 +195,7 @@ class _Lines:
         echo(text, newline=False)
 
 
-def _show(row: dict[str, Value], names: Mapping[str, str]) -> None:
-    from tokiod.cli.common.tables import show  # noqa: PLC0415 - slow to import, and --json needs none
-
-    show(_table(row, names))
-
-
 def _table(row: dict[str, Value], names: Mapping[str, str]) -> Table:
-    from tokiod.cli.common.tables import table  # noqa: PLC0415 - as above
-
     has_own = any(key in row for key in OWN_KEYS)
     shown = table("key", "value", *(["of the job"] if has_own else []), right={"value", "of the job"})
     for key, value in row.items():

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tokiod.analysis.concurrent_jobs import RunJobs
+from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan
+from tokiod.analysis.darshan_log import DarshanLog, logs_of, read_logs
+from tokiod.analysis.slurm import completed, jobs_of, numbers_of, running
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
 from tokiod.reader.span import Span, epoch
@@ -54,8 +58,6 @@ def of_slurm(jobid: str, site: SiteConfig, system: str | None, only: str | None,
 
     system: as the user gave it; only: the one system of the site, if it has one. A job that still runs ends now. Raises TokiodError.
     """
-    from tokiod.analysis.slurm import jobs_of  # noqa: PLC0415 - asyncio is slow to import, and the other inputs need none
-
     found = [(one, _of_slurm(one, system or site.system_of(one.directory) or only, now)) for one in jobs_of(jobid, site.sacct, zone)]
     return [_with_log(job, one.raw_id.partition(".")[0], site, zone) for one, job in found]
 
@@ -64,9 +66,6 @@ def _with_log(job: Job, number: str, site: SiteConfig, zone: dt.tzinfo) -> Job:
     """Add what Darshan logged of a job, of several logs that of the largest one. number: Slurm's of the job or the task."""
     if not site.darshan or job.span is None:
         return job
-    from tokiod.analysis.darshan_job import summarize_darshan  # noqa: PLC0415 - as above
-    from tokiod.analysis.darshan_log import DarshanLog, logs_of, read_logs  # noqa: PLC0415 - as above
-
     if not (paths := logs_of(number, site.darshan, job.span, zone)):
         return job
     log = next(iter(read_logs([max(paths, key=lambda path: path.stat().st_size)])))
@@ -75,9 +74,6 @@ def _with_log(job: Job, number: str, site: SiteConfig, zone: dt.tzinfo) -> Job:
 
 def with_concurrent(jobs: list[Job], site: SiteConfig | None, zone: dt.tzinfo, now: float) -> list[Job]:
     """Add what else ran during each job: by Slurm's records, or without a site by the jobs themselves, as of a CSV. Raises TokiodError."""
-    from tokiod.analysis.concurrent_jobs import RunJobs  # noqa: PLC0415 - as above
-    from tokiod.analysis.slurm import running  # noqa: PLC0415 - as above
-
     spans = [job.span for job in jobs if job.span is not None]
     if not spans:
         return jobs
@@ -94,8 +90,6 @@ def earlier_of_slurm(job: Job, like: str | None, days: int, site: SiteConfig, zo
 
     like: their name; that of the job by default. Raises TokiodError.
     """
-    from tokiod.analysis.slurm import completed  # noqa: PLC0415 - as above
-
     if job.span is None:
         return
     since, name = Span(max(0, job.span.start - days * DAY_SECONDS), job.span.start), like or str(job.facts["_job_name"])
@@ -132,9 +126,6 @@ def of_darshan(paths: Iterable[Path], site: SiteConfig, system: str | None, only
 
     system: as the user gave it; only: the one system of the site, if it has one. Raises NotInstalled.
     """
-    from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan  # noqa: PLC0415 - as above
-    from tokiod.analysis.darshan_log import DarshanLog, read_logs  # noqa: PLC0415 - as above
-
     for log, path in zip(read_logs(paths := list(paths)), paths, strict=True):
         if not isinstance(log, DarshanLog):
             yield Job("", system or "", None, str(log))
@@ -167,8 +158,6 @@ def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:
 # Job tables have the number that Slurm gave to a task: its processes know it, and so does Lustre's job id.
 def with_numbers(jobs: list[Job], sacct: Sequence[str], zone: dt.tzinfo) -> list[Job]:
     """Return jobs of a CSV with the numbers of tasks of arrays and of steps; where sacct does not know one, with the reason."""
-    from tokiod.analysis.slurm import numbers_of  # noqa: PLC0415 - as above
-
     ids = {job.jobid: match for job in jobs if not job.number and (match := _ID.fullmatch(job.jobid)) and (match[2] or match[3])}
     tasks, known, why = {match[1] + match[2] for match in ids.values() if match[2]}, dict[str, str](), "sacct has no record of it"
     try:

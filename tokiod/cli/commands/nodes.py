@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
+import zmq
 
 from collectors.nodes.hub_protocol import Answer, List, Listed, NodeState
 from tokiod.cli.common.base import config_option
@@ -47,8 +48,6 @@ def nodes_command(config_path: Path, *, only_missing: bool, as_json: bool) -> No
 
 
 def _listed(endpoint: str) -> tuple[NodeState, ...]:
-    import zmq  # noqa: PLC0415 - 30 ms
-
     context = zmq.Context()
     try:
         socket = context.socket(zmq.DEALER)

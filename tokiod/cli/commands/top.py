@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from msgspec.structs import replace
+from rich.live import Live
 
+from tokiod.analysis.slurm import described
 from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, Top, top
 from tokiod.cli.commands.completion import system_or_file_names
+from tokiod.cli.commands.status_view import live_display
+from tokiod.cli.commands.top_view import parts
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.interruption import held_interrupts
 from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.named_files import configured
 from tokiod.cli.common.output import echo_json
+from tokiod.cli.common.tables import show
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
@@ -213,8 +218,6 @@ class _Scheduler:
     def _ask(self, jobs: set[str]) -> None:
         if not jobs or self._note or which(self._sacct[0]) is None:
             return
-        from tokiod.analysis.slurm import described  # noqa: PLC0415 - asyncio is slow to import
-
         try:
             records = described(jobs, self._sacct, self._zone, SACCT_SECONDS)
         except TokiodError as error:
@@ -238,9 +241,6 @@ def _shown(found: Top, config: Config | None, zone: dt.tzinfo, *, as_json: bool)
     if as_json:
         echo_json(found)
         return
-    from tokiod.cli.commands.top_view import parts  # noqa: PLC0415 - rich is slow to import, and --json needs none
-    from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
-
     names = {} if config is None else config.site.names
     show(*parts(found, names.get(found.system, found.system), zone))
 
@@ -266,11 +266,6 @@ def _each_window(reading: _Reading, output: Callable[[Top], None]) -> NoReturn:
 
 def _live(reading: _Reading, config: Config, zone: dt.tzinfo) -> NoReturn:
     """Redraw a terminal until Ctrl-C: first without the scheduler's names, which take longer."""
-    from rich.live import Live  # noqa: PLC0415 - as above
-
-    from tokiod.cli.commands.status_view import live_display  # noqa: PLC0415 - as above
-    from tokiod.cli.commands.top_view import parts  # noqa: PLC0415 - as above
-
     label = config.site.names.get(reading.system, reading.system)
     with Live(auto_refresh=False) as live:
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
+from tokiod.config import convert
+
 
 def options_of(struct: type[msgspec.Struct]) -> list[click.Option]:
     """Return an option for each field. A Literal is a choice, a tuple is repeatable, a bool is a flag, a struct of numbers is a list.
@@ -27,8 +29,6 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg] # generic from click 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> msgspec.Struct:
         if isinstance(value, msgspec.Struct):
             return value
-        from tokiod.config import convert  # noqa: PLC0415 - few calls have such an option
-
         try:
             given = {name: float(number) for name, _, number in (part.partition("=") for part in value.split(","))}
         except ValueError:
