@@ -24,6 +24,12 @@ class Clock(Protocol):
         ...
 
 
+async def _sleep(seconds: float) -> None:
+    import asyncio  # noqa: PLC0415 - 30 ms, which commands that only read the time need not spend
+
+    await asyncio.sleep(max(0.0, seconds))
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -37,9 +43,7 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
-        import asyncio  # noqa: PLC0415 - 30 ms, which commands that only read the time need not spend
-
-        await asyncio.sleep(max(0.0, seconds))
+        await _sleep(seconds)
 
 
 class SimulatedClock(msgspec.Struct, frozen=True):
@@ -62,9 +66,7 @@ class SimulatedClock(msgspec.Struct, frozen=True):
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for a span of simulated seconds."""
-        import asyncio  # noqa: PLC0415 - as above
-
-        await asyncio.sleep(max(0.0, seconds) / self.rate)
+        await _sleep(seconds / self.rate)
 
     def __str__(self) -> str:
         return f"{self.epoch}@{self.origin}x{self.rate}"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, runtime_ch
 import msgspec
 
 from tokiod.option import option
+from tokiod.tts.schema import UNITS
 from tokiod.units import NEVER, Duration, DurationOrNever
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class MaxRate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=T
 
     def of(self, dataset: str) -> float:
         """Return the limit of a logical dataset. Raises KeyError for one that counts neither bytes nor operations."""
-        from tokiod.tts.schema import UNITS  # noqa: PLC0415 - half a millisecond, which commands that only read a section don't need
-
         return {"bytes": self.bytes, "ops": self.operations}[UNITS[dataset]]
 
 

@@ -13,6 +13,7 @@ TokiodError            a sentence for a person: what is wrong, where, and what t
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -90,7 +91,5 @@ class Refusal(TokiodError):  # noqa: N818 - the field says "refusal"
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ", did you mean X?" for the most similar known name, or an empty string."""
-    import difflib  # noqa: PLC0415 - 2 ms, only needed for errors
-
     found = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {found[0]}?" if found else ""

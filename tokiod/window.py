@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -53,13 +54,10 @@ class Day(msgspec.Struct, frozen=True, order=True):
     date: dt.date
 
 
-# Importing zoneinfo takes 3 of the 80 ms of a `status`.
 def _zone(timezone: str) -> dt.tzinfo:
     """Return a time zone by its name. Raises KeyError, ValueError or OSError for an unknown one."""
     if timezone == "UTC":
         return dt.UTC
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - as above
-
     return ZoneInfo(timezone)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import available_timezones
 
 import msgspec
 
@@ -103,11 +104,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return [*url_faults(self.url), *self._option_faults()]
 
     def _option_faults(self) -> Iterator[str]:
-        if self.timezone is not None:
-            from zoneinfo import available_timezones  # noqa: PLC0415 - see tokiod.window
-
-            if self.timezone not in available_timezones():
-                yield f'timezone: unknown time zone "{self.timezone}"'
+        if self.timezone is not None and self.timezone not in available_timezones():
+            yield f'timezone: unknown time zone "{self.timezone}"'
         if self.interval <= 0:
             yield "interval: must be greater than zero"
         if self.read_timeout <= 0:

@@ -17,7 +17,7 @@ except SystemExit:
 sys.exit(" ".join(name for name in names if name in sys.modules) or None)
 """
 DATA = "tokiod.window_data"
-LOGS, NETWORK, SETTINGS = "structlog rich", "http.client socket ssl email", "tokiod.config.load tomllib"
+LOGS, NETWORK, SETTINGS = "structlog rich", "http.client ssl email", "tokiod.config.load tomllib"
 CONFIG = """
 timezone = "UTC"
 archive.path = "{root}/tts/%Y-%m-%d/{{system}}.hdf5"

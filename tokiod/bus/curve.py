@@ -79,12 +79,10 @@ class ServerKeys:
 
     def secure(self, socket: zmq.SyncSocket) -> None:
         """Prepare a server's socket that is not bound yet. Until an authenticator answers for the keys, it accepts no client."""
-        import zmq  # noqa: PLC0415 - see below
-
         socket.curve_server = True
         socket.curve_secretkey = self.own.secret
         socket.zap_domain = DOMAIN.encode()
-        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        socket.zap_enforce_domain = True
 
 
 class HostKeys(ServerKeys):

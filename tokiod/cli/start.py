@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal as signals  # type: ignore[import-not-found] # the module `signal` adds enumerations, half a millisecond of every start
+import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -29,8 +29,8 @@ def tokioctl() -> NoReturn:
 @contextmanager
 def _ended_by_interrupts() -> Iterator[None]:
     """Give SIGINT the system's action, unless this process was started with SIGINT ignored."""
-    before = signals.getsignal(signals.SIGINT)
-    if before is signals.default_int_handler:
-        signals.signal(signals.SIGINT, signals.SIG_DFL)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield
-    signals.signal(signals.SIGINT, before)
+    signal.signal(signal.SIGINT, before)

@@ -14,6 +14,7 @@ import stat
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 from tokiod.config.convert import Fault
 from tokiod.errors import nearest
@@ -56,8 +57,6 @@ def is_name(text: str) -> bool:
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
     """Check that a time zone exists."""
     if not _exists(zone):
-        from zoneinfo import available_timezones  # noqa: PLC0415 - see tokiod.window
-
         # Abbreviations are no zones: the nearest name would be that of another zone.
         hint = nearest(zone, available_timezones()) if "/" in zone else '; write a zone such as "America/Los_Angeles" or "UTC"'
         yield Fault(key, f"unknown time zone {zone!r}{hint}")

@@ -17,6 +17,7 @@ from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import checks, hosts, jobs, plugins, site, toml_file
 from tokiod.config import convert as shape
+from tokiod.config.fault_lines import fault_lines
 from tokiod.config.hosts import HostConfig
 from tokiod.config.jobs import JobsConfig
 from tokiod.config.schema import CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET, RELAY_INNER_SOCKET, Config
@@ -91,8 +92,6 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     if not (state := values.get("sink_state", Path("/"))).is_absolute():
         faults.append(shape.Fault(("sink_state",), f"expected an absolute path, got {str(state)!r}"))
     if faults:
-        from tokiod.config.fault_lines import fault_lines  # noqa: PLC0415 - 1 ms, only needed for errors
-
         raise ConfigError(fault_lines(path, text, document, faults))
     config = Config(**values)
     return text, msgspec.structs.replace(config, secrets=(origin or path).absolute().parent / config.secrets)

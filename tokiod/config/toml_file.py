@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from tokiod.config.toml_syntax import describe
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +29,5 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _syntax(path: Path, text: str, error: str) -> str:
-    from tokiod.config.toml_syntax import describe  # noqa: PLC0415 - 1 ms, only needed for errors
-
     fault = describe(text, error)
     return f"{path}:{fault.line}: not TOML: {fault.sentence}" if fault.line else f"{path}: not TOML: {fault.sentence}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError
@@ -24,8 +25,6 @@ class DiskFull(TokiodError):  # noqa: N818 - says its state
 
 def creation_error(directory: Path) -> OSError | None:
     """Return why no file can be made in a directory at present, None if one can: libraries report less than the system does."""
-    import tempfile  # noqa: PLC0415 - 5 ms that each command would take
-
     try:
         with tempfile.TemporaryFile(dir=directory):
             return None

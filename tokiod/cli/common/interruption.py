@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -28,8 +29,6 @@ def lasting_interrupts() -> Iterator[None]:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             default_hook(unraisable)
             return
-        import signal  # noqa: PLC0415 - half a millisecond of every start, for its enumerations
-
         handler = signal.signal(signal.SIGALRM, _interrupt)
         timer = signal.setitimer(signal.ITIMER_REAL, RAISE_AGAIN_SECONDS)
         armed.append((handler, timer))
@@ -40,8 +39,6 @@ def lasting_interrupts() -> Iterator[None]:
     finally:
         sys.unraisablehook = default_hook
         if armed:
-            import signal  # noqa: PLC0415 - as above
-
             handler, timer = armed[0]
             signal.setitimer(signal.ITIMER_REAL, *timer)
             signal.signal(signal.SIGALRM, handler)
@@ -50,8 +47,6 @@ def lasting_interrupts() -> Iterator[None]:
 @contextmanager
 def held_interrupts() -> Iterator[None]:
     """Hold a Ctrl-C back until the end: CPython's C code loses one that comes while it formats an exception, as of a failed look-up."""
-    import signal  # noqa: PLC0415 - as above
-
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -64,8 +59,7 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
     asyncio.run() cancels wherever the signal comes: a callback that has just seen its future pending then finds it done, and logs an error.
     """
-    import asyncio  # noqa: PLC0415 - as above, and more
-    import signal  # noqa: PLC0415 - as above
+    import asyncio  # noqa: PLC0415 - 30 ms, which most commands need not spend
 
     interrupted = False
 

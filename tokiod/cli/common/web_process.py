@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
+import socket
+import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    import socket
 
 ANSWER_SECONDS = 2.0
 _CREDENTIALS = "3i"
@@ -79,8 +77,6 @@ def _is_socket(path: Path) -> bool:
 
 def _connected(address: str) -> socket.socket:
     """Connect to the address. Raises OSError."""
-    import socket  # noqa: PLC0415 - 3 ms, which most daemons, without a page, need not spend
-
     if not address.startswith("/"):
         host, _, port = address.rpartition(":")
         return socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS)
@@ -95,9 +91,6 @@ def _connected(address: str) -> socket.socket:
 
 
 def _pid(address: str) -> int | None:
-    import socket  # noqa: PLC0415 - as above
-    import struct  # noqa: PLC0415 - as above
-
     with _connected(address) as client:
         if client.family != socket.AF_UNIX:
             return None
@@ -113,9 +106,6 @@ def _tcp_rows(address: str) -> list[list[str]]:
 
 def _row_address(address: str) -> str:
     """Return ADDRESS:PORT as the kernel writes it: each 32 bits as a number of this machine, in hexadecimal digits."""
-    import socket  # noqa: PLC0415 - as above
-    import struct  # noqa: PLC0415 - as above
-
     host, _, port = address.rpartition(":")
     packed = socket.inet_pton(socket.AF_INET6 if "[" in address else socket.AF_INET, host.strip("[]"))
     words = struct.unpack(f"={len(packed) // 4}I", packed)
