@@ -14,9 +14,10 @@ from collections import OrderedDict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import structlog
+
 from tokiod.runtime.journal import JournalHandler, priority
 from tokiod.runtime.log_sentences import SENTENCES, sentence
-from tokiod.runtime.plain_structlog import structlog
 from tokiod.runtime.secrets import mask
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ class _Logger:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        # rich stays out, which structlog imports if it can.
-        from tokiod.runtime.plain_structlog import structlog  # noqa: PLC0415
+        import structlog  # noqa: PLC0415 - see above
 
         return getattr(structlog.get_logger(), name)
