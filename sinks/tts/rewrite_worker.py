@@ -23,24 +23,33 @@ class WorkCancelled(OSError):  # noqa: N818 - what has happened
     """The work was cancelled at one of its pauses."""
 
 
-class Job(Protocol):
+class Job(msgspec.Struct, frozen=True):
     """Work that was submitted."""
+
+    future: Future[None]
+    cancelled: threading.Event
 
     def is_done(self, seconds: float = 0.0) -> bool:
         """Wait for the end of the work up to so many seconds; return whether it has ended, in whichever way."""
-        ...
+        try:
+            self.future.exception(seconds)
+        except TimeoutError:
+            return False
+        return True
 
     def error(self) -> BaseException | None:
         """Return the exception of work that has ended."""
-        ...
+        return self.future.exception()
 
     def result(self) -> None:
         """Raise the exception of work that has ended."""
-        ...
+        self.future.result()
 
     def cancel(self) -> None:
         """Cancel the work at its next pause, and wait until it has ended."""
-        ...
+        self.cancelled.set()
+        if not self.future.cancel():
+            self.future.exception()
 
 
 class Executor(Protocol):
@@ -53,29 +62,6 @@ class Executor(Protocol):
     def close(self) -> None:
         """Accept no more work."""
         ...
-
-
-class _Job(msgspec.Struct, frozen=True):
-    future: Future[None]
-    cancelled: threading.Event
-
-    def is_done(self, seconds: float = 0.0) -> bool:
-        try:
-            self.future.exception(seconds)
-        except TimeoutError:
-            return False
-        return True
-
-    def error(self) -> BaseException | None:
-        return self.future.exception()
-
-    def result(self) -> None:
-        self.future.result()
-
-    def cancel(self) -> None:
-        self.cancelled.set()
-        if not self.future.cancel():
-            self.future.exception()
 
 
 class InlineExecutor(msgspec.Struct):
@@ -92,7 +78,7 @@ class InlineExecutor(msgspec.Struct):
             future.set_exception(error)
         else:
             future.set_result(None)
-        return _Job(future, threading.Event())
+        return Job(future, threading.Event())
 
     def close(self) -> None:
         """Do nothing: no work is ever left."""
@@ -114,7 +100,7 @@ class ThreadExecutor:
             if cancelled.wait(PAUSE_SECONDS):
                 raise WorkCancelled
 
-        return _Job((self._urgent if urgent else self._idle).submit(work, pause), cancelled)
+        return Job((self._urgent if urgent else self._idle).submit(work, pause), cancelled)
 
     def close(self) -> None:
         """Wait for the work that is running, which the caller should have cancelled."""

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import archive_model as model
 import pytest
 import zmq
+from bare_writer import NoAdmission, NoUpkeep
 from counted import configured, counting_here, values
 from msgspec import structs
 from window_messages import messages
@@ -41,7 +42,7 @@ class Site:
         stack.callback(sink.close)
         self.now = 0.0
         heartbeat = Heartbeat(receiver, self.feed, lambda: self.now)
-        self.writer = Writer(receiver, sink, ledger, self.feed, FakeClock(model.EPOCH), heartbeat)
+        self.writer = Writer(receiver, sink, ledger, self.feed, FakeClock(model.EPOCH), heartbeat, NoUpkeep(), NoAdmission())
         self.context = stack.enter_context(zmq.Context())
         self.dealer = self.socket(stack, zmq.DEALER)
         self.dealer.connect(f"ipc://{sockets}/bus")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from bare_writer import NoAdmission
 from followed_archive import Cells, FollowedArchive, cells_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -221,7 +222,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.maintenance.forget_missing_files()
         self.maintenance.adopt()
         self.forget_lost()
-        self.writer = Writer(self.mailbox, self.sink, self.ledger, feed, self.clock, heartbeat, self.maintenance)
+        self.writer = Writer(self.mailbox, self.sink, self.ledger, feed, self.clock, heartbeat, self.maintenance, NoAdmission())
 
     def before_create(self, slot: FileSlot) -> None:
         self.maintenance.before_create(slot)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import zmq
 from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
+from bare_writer import NoAdmission, NoUpkeep
 from structlog.testing import capture_logs
 from window_messages import messages
 
@@ -39,7 +40,7 @@ from tokiod.units import Duration
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.admission import Admission
-from tokiod.writer.loop import Heartbeat, NoUpkeep, Writer, _is_in
+from tokiod.writer.loop import Heartbeat, Writer, _is_in
 
 EPOCH = "this-run"
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(DAYS * model.ROWS)} for i, name in enumerate(NAMES)}
@@ -80,7 +81,7 @@ class Site:
         self.sink = model.sink_in(self.tts, self.files)
         stack.callback(self.sink.close)
         heartbeat = Heartbeat(self.receiver, self.feed, lambda: self.now)
-        self.writer = Writer(self.receiver, self.sink, self.ledger, self.feed, self.clock, heartbeat)
+        self.writer = Writer(self.receiver, self.sink, self.ledger, self.feed, self.clock, heartbeat, NoUpkeep(), NoAdmission())
         context = stack.enter_context(zmq.Context())
         self.dealer = stack.enter_context(context.socket(zmq.DEALER))
         self.subscriber = stack.enter_context(context.socket(zmq.SUB))
@@ -385,7 +386,6 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
 
 def test_a_file_that_was_sealed_is_noted_and_one_that_was_not_is_not(site, monkeypatch):
     noted = []
-    monkeypatch.setattr(site.writer, "upkeep", NoUpkeep())
     monkeypatch.setattr(NoUpkeep, "note_sealed", lambda _self, path: noted.append(path))
     done = [FileChange("sealed", Path("a")), FileChange("made", Path("b")), FileChange("sealed", Path("c"), OSError("full"))]
     monkeypatch.setattr(type(site.sink), "run_maintenance", lambda _self: done)
@@ -709,7 +709,6 @@ class _EverLosing:
 
 def test_windows_that_come_one_by_one_do_not_each_wait_for_the_files_to_be_looked_at(site, monkeypatch):
     runs = []
-    monkeypatch.setattr(site.writer, "upkeep", NoUpkeep())
     monkeypatch.setattr(NoUpkeep, "run", lambda _self: runs.append(site.now))
     for seconds in (10.0, 10.0625, 10.125, 10.1875, 10.25):
         site.now = seconds

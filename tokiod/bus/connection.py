@@ -1,12 +1,12 @@
 """Connections of the collectors' process to the writer, and of a host to the daemon: a ZeroMQ socket and its monitor.
 
-Both take any Connector, so that a simulation can connect processes in memory, where messages are late and connections break as it says.
+A simulation connects processes in memory by classes with the same methods, where messages are late and connections break as it says.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import zmq
 import zmq.asyncio
@@ -14,7 +14,6 @@ from zmq.utils.monitor import parse_monitor_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from tokiod.bus.curve import ClientKeys
     from tokiod.crossing.codec import Frame
@@ -31,43 +30,15 @@ DISCONNECTED, REFUSED = "disconnected", "refused"
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
-class Connection(Protocol):
-    """One connection to a server. A message that was sent may be lost; the others arrive in their order."""
-
-    async def send(self, frames: Sequence[Frame]) -> None:
-        """Send a message, once the server is there and not too many messages wait for it."""
-        ...
-
-    async def receive(self) -> bytes:
-        """Return the next message of the server, which has one frame."""
-        ...
-
-    async def ended(self) -> str:
-        """Wait for the end of the connection and return the reason: DISCONNECTED or REFUSED."""
-        ...
-
-
-class Connector(Protocol):
-    """Makes connections."""
-
-    def connected(self, endpoint: str, keys: ClientKeys | None = None) -> AbstractContextManager[Connection]:
-        """Connect to an endpoint, at which a server may be later. keys: if it requires them."""
-        ...
-
-    def close(self) -> None:
-        """Drop messages that were not sent."""
-        ...
-
-
 class ZmqConnector:
-    """Connects over ZeroMQ."""
+    """Makes connections."""
 
     def __init__(self) -> None:
         self._context = zmq.asyncio.Context()
 
     @contextmanager
     def connected(self, endpoint: str, keys: ClientKeys | None = None) -> Iterator[ZmqConnection]:
-        """Connect to an endpoint; close the socket and its monitor in the end."""
+        """Connect to an endpoint, at which a server may be later. keys: if it requires them."""
         socket = self._context.socket(zmq.DEALER)
         monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSED)
         try:
@@ -92,22 +63,22 @@ class ZmqConnector:
 
 
 class ZmqConnection:
-    """A DEALER and its monitor."""
+    """One connection to a server. A message that was sent may be lost; the others arrive in their order."""
 
     def __init__(self, socket: zmq.asyncio.Socket, monitor: zmq.asyncio.Socket) -> None:
         self._socket = socket
         self._monitor = monitor
 
     async def send(self, frames: Sequence[Frame]) -> None:
-        """Send a message without copying its frames."""
+        """Send a message, without copying its frames, once the server is there and not too many messages wait for it."""
         await self._socket.send_multipart(frames, copy=False)
 
     async def receive(self) -> bytes:
-        """Return the next message."""
+        """Return the next message of the server, which has one frame."""
         message: bytes = await self._socket.recv()
         return message
 
     async def ended(self) -> str:
-        """Wait for an event of the monitor."""
+        """Wait for the end of the connection and return the reason: DISCONNECTED or REFUSED."""
         event = parse_monitor_message(await self._monitor.recv_multipart())["event"]
         return DISCONNECTED if event == zmq.EVENT_DISCONNECTED else REFUSED

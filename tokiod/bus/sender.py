@@ -26,7 +26,7 @@ from tokiod.window_result import Answer, Stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tokiod.bus.connection import Connection, Connector
+    from tokiod.bus.connection import ZmqConnection
     from tokiod.window_data import Collected
 
 __all__ = ["Answer", "Sender", "State", "Stored"]
@@ -89,7 +89,7 @@ class Sender:
         max_bytes: int = 64 << 20,
         silence: float = SILENCE_SECONDS,
         on_reload: Callable[[], None] = lambda: None,
-        connector: Callable[[], Connector] = ZmqConnector,
+        connector: Callable[[], ZmqConnector] = ZmqConnector,
     ) -> None:
         self._endpoint = endpoint
         self._connector = connector
@@ -167,7 +167,7 @@ class Sender:
             await self._running
         self._windows.cancel()
 
-    async def _run_connection(self, connector: Connector, number: int) -> None:
+    async def _run_connection(self, connector: ZmqConnector, number: int) -> None:
         """Run one connection from its first Hello until it is lost."""
         with connector.connected(self._endpoint) as writer:
             try:
@@ -177,13 +177,13 @@ class Sender:
             finally:
                 self._welcomed.clear()
 
-    async def _send_hellos(self, writer: Connection, number: int) -> None:
+    async def _send_hellos(self, writer: ZmqConnection, number: int) -> None:
         while True:
             await writer.send([protocol.encode(protocol.Hello(self._name, number))])
             before = min(self._silence, max(1.0, self._silence / HELLOS_PER_SILENCE))
             await asyncio.sleep(2 / 3 * self._silence if self._welcomed.is_set() else before)
 
-    async def _send(self, writer: Connection) -> None:
+    async def _send(self, writer: ZmqConnection) -> None:
         await self._welcomed.wait()
         while True:
             attempt, window = await self._windows.next()
@@ -193,7 +193,7 @@ class Sender:
                 if not self._windows.is_current(attempt):
                     break
 
-    async def _receive(self, writer: Connection) -> None:
+    async def _receive(self, writer: ZmqConnection) -> None:
         try:
             async with asyncio.timeout(max(self._silence, min(WELCOME_FACTOR * self._silence, WELCOME_SECONDS))):
                 while not self._welcomed.is_set():
@@ -269,7 +269,7 @@ def _refused(reason: Refusal) -> Answer:
     return answer
 
 
-async def watch(writer: Connection) -> None:
+async def watch(writer: ZmqConnection) -> None:
     """Raise ConnectionLost at the end of the connection."""
     raise ConnectionLost(await writer.ended())
 

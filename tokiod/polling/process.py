@@ -29,7 +29,6 @@ from tokiod.runtime.log import Repeats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tokiod.bus.connection import Connector
     from tokiod.clock import Clock
     from tokiod.collector import SavedCollector, SourceConfig
     from tokiod.config.schema import Config
@@ -51,7 +50,7 @@ class Host(msgspec.Struct, frozen=True):
     reader: the collector of a watched file.
     """
 
-    connector: Callable[[], Connector] = ZmqConnector
+    connector: Callable[[], ZmqConnector] = ZmqConnector
     silence: float = SILENCE_SECONDS
     sqlite: Sqlite = SQLITE
     random: Callable[[], Random] = Random

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.counts import Counted
     from tokiod.ledger.ledger import Ledger
+    from tokiod.polling.poller import Poller
 
 RECOUNT_CHECK_SECONDS = 60.0
 """Between two checks for windows that are due."""
@@ -48,18 +49,6 @@ class Grown(NamedTuple):
     next_try: float = 0.0
 
 
-class Live(Protocol):
-    """What a recount must know of the live polling of its source."""
-
-    def live_is_due(self) -> bool:
-        """Return whether the newest window is due or being collected."""
-        ...
-
-    def passed_time(self) -> float:
-        """Return the latest time that has certainly passed, epoch seconds."""
-        ...
-
-
 # A count costs a source little, an answer of millions of documents much. So neighbours are counted together, and one by one only where
 # their sum differs: a window that has shrunk must not hide one that has grown. A window that has grown becomes a forced backfill: that
 # survives a restart, works at any age, and comes after live polling. Until it is done, the window stays due: a backfill that fails, as
@@ -67,7 +56,7 @@ class Live(Protocol):
 class Recount:
     """Recounts the windows of one source, with its own collector."""
 
-    def __init__(self, config: SourceConfig, collector: Collector, live: Live, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, config: SourceConfig, collector: Collector, live: Poller, ledger: Ledger, clock: Clock) -> None:
         self._after = tuple(int(seconds) for seconds in config.recount)
         self._settle = int(config.settle)
         self._name = config.name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -27,14 +27,15 @@ from tokiod.sink import QuarantinedFile, UnsyncedFile
 from tokiod.writer.admission import NotCovered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from tokiod.bus.feed import Feed
     from tokiod.bus.receiver import Arrived, Receiver
     from tokiod.clock import Clock
     from tokiod.ledger.ledger import Ledger
     from tokiod.sink import Applied, Sink
-    from tokiod.window_data import Collected, WindowMeta
+    from tokiod.writer.admission import Admission
+    from tokiod.writer.maintenance import Maintenance
 
 log = structlog.get_logger()
 
@@ -100,65 +101,6 @@ class Heartbeat(msgspec.Struct):
         catalogue.BUS_DROPPED.inc(by=self._dropped - dropped)
 
 
-class Upkeep(Protocol):
-    """What looks after the archive's files between windows: tokiod.writer.maintenance.Maintenance."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether run() is to be called again soon."""
-        ...
-
-    def run(self) -> bool:
-        """Begin what is due; return whether windows are no longer stored."""
-        ...
-
-    def note_stored(self, metas: Iterable[WindowMeta]) -> None:
-        """Note the files of windows that are about to be recorded as stored. Raises LedgerError, OSError."""
-        ...
-
-    def note_forgotten(self, path: Path) -> None:
-        """Note that the windows of a file are no longer recorded as stored. Raises LedgerError."""
-        ...
-
-    def note_sealed(self, path: Path) -> None:
-        """Record in the change log that a file was sealed."""
-        ...
-
-
-class Checks(Protocol):
-    """What decides whether a window may be stored: tokiod.writer.admission.Admission."""
-
-    def check(self, collected: Collected) -> None:
-        """Raise NotCovered for a window that may not. Raises LedgerError."""
-        ...
-
-
-class NoAdmission:
-    """Admits every window: for an archive that only its owner's code writes."""
-
-    def check(self, collected: Collected) -> None:
-        """Do nothing."""
-
-
-class NoUpkeep:
-    """Does nothing: for an archive that is only written."""
-
-    is_busy: ClassVar[bool] = False
-
-    def run(self) -> bool:
-        """Return that all stored windows are."""
-        return False
-
-    def note_stored(self, metas: Iterable[WindowMeta]) -> None:
-        """Do nothing."""
-
-    def note_forgotten(self, path: Path) -> None:
-        """Do nothing."""
-
-    def note_sealed(self, path: Path) -> None:
-        """Do nothing."""
-
-
 @dataclass(slots=True)
 class Writer:
     """The writer's loop."""
@@ -169,8 +111,8 @@ class Writer:
     feed: Feed
     clock: Clock
     heartbeat: Heartbeat
-    upkeep: Upkeep = field(default_factory=NoUpkeep)
-    admission: Checks = field(default_factory=NoAdmission)
+    upkeep: Maintenance
+    admission: Admission
     _not_covered: Counter[str] = field(default_factory=Counter)
     _stored: int = field(default=0)
     _stored_at: float = field(default=float("-inf"))

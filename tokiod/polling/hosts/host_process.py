@@ -28,7 +28,7 @@ from tokiod.runtime.log import Repeats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tokiod.bus.connection import Connection, Connector
+    from tokiod.bus.connection import ZmqConnection
     from tokiod.clock import Clock
     from tokiod.config.hosts import HostConfig
     from tokiod.config.schema import Config
@@ -76,7 +76,7 @@ class HostProcess:
         find: Callable[[Config], HostConfig],
         clock: Clock,
         program: str,
-        connector: Callable[[], Connector] = ZmqConnector,
+        connector: Callable[[], ZmqConnector] = ZmqConnector,
     ) -> None:
         self._service, self._find, self._notifier, self._connector = service, find, service.notifier, connector
         self._own_clock, self._clock, self._repeats = clock, DaemonClock(clock), Repeats(clock)
@@ -122,7 +122,7 @@ class HostProcess:
         self._lanes.use(sources, Site(config.calendar, self._clock, config.secret))
         self._endpoint = str(writer.endpoint if writer else "")
 
-    async def _run_connection(self, connector: Connector) -> None:
+    async def _run_connection(self, connector: ZmqConnector) -> None:
         self._renewed.clear()
         with connector.connected(self._endpoint, self._keys) as link:
             try:
@@ -140,21 +140,21 @@ class HostProcess:
         await self._renewed.wait()
         raise ConnectionLost("the configuration has changed")
 
-    async def _greet(self, link: Connection) -> None:
+    async def _greet(self, link: ZmqConnection) -> None:
         while not self._is_welcome:
             hello = protocol.Hello(self._host.name, self._session, protocol.VERSION, self._program, self._lanes.names)
             await link.send([protocol.encode(hello)])
             await asyncio.sleep(HELLO_SECONDS)
         await asyncio.Event().wait()
 
-    async def _part(self, link: Connection) -> None:
+    async def _part(self, link: ZmqConnection) -> None:
         if self._is_welcome:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await link.send([protocol.encode(protocol.Goodbye())])
                     await asyncio.sleep(GOODBYE_SECONDS)
 
-    async def _receive(self, link: Connection) -> None:
+    async def _receive(self, link: ZmqConnection) -> None:
         try:
             while True:
                 async with asyncio.timeout(SILENCE_SECONDS if self._is_welcome else WELCOME_SECONDS):
@@ -163,7 +163,7 @@ class HostProcess:
         except TimeoutError:
             raise ConnectionLost("silent") from None
 
-    async def _handle(self, link: Connection, frame: bytes) -> None:
+    async def _handle(self, link: ZmqConnection, frame: bytes) -> None:
         try:
             message = protocol.decode_to_host(frame)
         except Malformed as error:
@@ -184,7 +184,7 @@ class HostProcess:
         self._epoch, self._is_welcome = message.epoch, True
         log.info("host.welcome", host=self._host.name, wire=protocol.VERSION)
 
-    async def _compare_clocks(self, link: Connection, beat: protocol.Beat) -> None:
+    async def _compare_clocks(self, link: ZmqConnection, beat: protocol.Beat) -> None:
         now, difference = self._own_clock.time(), self._clock.difference
         await link.send([protocol.encode(protocol.Alive(now, beat.time))])
         if beat.echo is not None:
