@@ -20,7 +20,7 @@ import numpy as np
 
 from collectors.collectd_es.datasets import NUMBERS, Fields
 from collectors.collectd_es.documents import Source, described, other_time
-from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards, Total, last_sort
+from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards
 from collectors.collectd_es.parse_timestamps import INVALID, milliseconds
 from collectors.collectd_es.series import REMEDIES, Kind, Texts
 
@@ -135,7 +135,7 @@ def _integers(numbers: list[int]) -> NDArray[np.int64]:
     return np.frombuffer(struct.pack(f"{len(numbers)}q", *numbers), np.int64)
 
 
-__all__ = ["Answer", "Decoder", "Samples", "last_sort"]
+__all__ = ["Answer", "Decoder", "Samples"]
 
 _Found = tuple["NDArray[np.int64]", "NDArray[Any]", "NDArray[np.float64]"]
 """Time, series and value of samples, see Samples."""
@@ -169,18 +169,13 @@ S = TypeVar("S")
 class Answer(Generic[S]):
     """A page of a search and its metadata; None for what the server did not report.
 
-    samples: Samples, or what a caller keeps of the page in their place; last_sort: the sort values of the last hit; hits: the number of
-    hits in this page.
+    samples: Samples, or what a caller keeps of the page in their place; hits: the number of hits in this page.
     """
 
     samples: S
-    scroll_id: str | None
-    pit_id: str | None
     timed_out: bool | None
     terminated_early: bool | None
     shards: Shards | None
-    total: Total | None
-    last_sort: list[Any] | None
     hits: int
 
 
@@ -209,11 +204,7 @@ class Decoder:
         """Parse a whole answer to a search. Raises Malformed for anything else."""
         page = self._reader.read(body, whole=True)
         response = page.response
-        total = Total(response.hits.total) if isinstance(response.hits.total, int) else response.hits.total
-        return Answer(
-            self._samples(page), response.scroll_id, response.pit_id, response.timed_out, response.terminated_early, response.shards, total,
-            last_sort(body) if page.documents else None, page.documents,
-        )  # fmt: skip
+        return Answer(self._samples(page), response.timed_out, response.terminated_early, response.shards, page.documents)
 
     def _samples(self, page: Page) -> Samples:
         sources = page.sources

@@ -36,34 +36,23 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes of another form."""
 
 
-class Total(msgspec.Struct, frozen=True):
-    """How many documents a search found; relation: "eq", or "gte" where the server stopped counting."""
-
-    value: int
-    relation: str = "eq"
-
-
 class Shards(msgspec.Struct, frozen=True):
     """How many shards a search queried, and the result."""
 
     total: int
     successful: int
-    skipped: int = 0
     failed: int = 0
 
 
 class Inner(msgspec.Struct, Generic[H]):
     """The object `hits` of a response."""
 
-    total: Total | int | None = None
     hits: list[H] = []
 
 
 class Response(msgspec.Struct, Generic[H]):
     """The used part of the answer to a search; with filter_path any field may be missing."""
 
-    scroll_id: str | None = msgspec.field(name="_scroll_id", default=None)
-    pit_id: str | None = None
     timed_out: bool | None = None
     terminated_early: bool | None = None
     shards: Shards | None = msgspec.field(name="_shards", default=None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from collectors.collectd_es.complete import check_all_read, check_whole
-from collectors.collectd_es.parse import last_sort
+from collectors.collectd_es.parse_hits import last_sort
 from tokiod.errors import Malformed, Transient
 from tokiod.toolkit.search_server import ContextGone, NoIndex
 

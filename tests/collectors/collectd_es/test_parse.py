@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from collectors.collectd_es import parse, parse_hits
 from collectors.collectd_es.datasets import Fields, faults
 from collectors.collectd_es.parse import Decoder
-from collectors.collectd_es.parse_hits import Shards, Total, last_sort
+from collectors.collectd_es.parse_hits import Shards, last_sort
 from collectors.collectd_es.series import Series
 from tokiod.errors import Malformed
 
@@ -277,29 +277,18 @@ def test_an_answer_contains_the_servers_metadata():
     series = Series()
     found = Decoder(series).answer(body)
     assert samples_of(series, found.samples) == sorted([READ, WRITE, IDLE])
-    assert (found.scroll_id, found.pit_id, found.timed_out, found.terminated_early) == ("abc==", "def", True, False)
-    assert (found.shards, found.total) == (Shards(5, 4, 1, 1), Total(2, "eq"))
-    assert (found.last_sort, found.hits) == ([1, "key 1", None], 2)
-
-
-@pytest.mark.parametrize(
-    ("total", "expected"),
-    [(7, Total(7)), ({"value": 10_000, "relation": "gte"}, Total(10_000, "gte")), (None, None)],
-)
-def test_the_total_is_an_object_a_number_before_version_7_or_nothing(total, expected):
-    found = Decoder(Series()).answer(json.dumps({"hits": {"total": total, "hits": []}}).encode())
-    assert (found.total, found.hits, len(found.samples)) == (expected, 0, 0)
+    assert (found.timed_out, found.terminated_early, found.shards, found.hits) == (True, False, Shards(5, 4, 1), 2)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"hits": {}}', b'{"_shards": {"total": 1, "successful": 1, "failed": 0}}'])
 def test_an_answer_cut_down_by_filter_path_may_lack_its_hits(body):
     found = Decoder(Series()).answer(body)
-    assert (found.hits, found.last_sort, found.total, len(found.samples)) == (0, None, None, 0)
+    assert (found.hits, len(found.samples)) == (0, 0)
 
 
 def test_an_answer_with_a_bad_document_loses_that_alone():
-    found = Decoder(Series()).answer(answer([DISK, CPU | {"value": "x"}, CPU | {"value": math.nan}, None, CPU], pit_id="p"))
-    assert (len(found.samples), found.samples.documents, found.hits, found.pit_id) == (3, 5, 5, "p")
+    found = Decoder(Series()).answer(answer([DISK, CPU | {"value": "x"}, CPU | {"value": math.nan}, None, CPU]))
+    assert (len(found.samples), found.samples.documents, found.hits) == (3, 5, 5)
     assert found.samples.dropped.counts == {"value that is not a number": 1, "value that is not finite": 1, "no document": 1}
 
 
