@@ -4,12 +4,12 @@ import errno
 from collections import defaultdict
 
 import pytest
+from faulty_files import FaultyFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.errors import TokiodError, Transient
 from tokiod.forwarding.cursor import Backlog, Cursor, CursorFile, StoredDay
-from tokiod.testing.files import FaultyFiles
 from tokiod.window import Window
 
 SPANS = st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers(1, 8), st.integers(1, 9), st.booleans())

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import job_rows
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 from job_rows import DATE, DAY, collected, rows
 from structlog.testing import capture_logs
 from waiting import wait_for
@@ -29,7 +30,6 @@ from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
 from tokiod.jobs.table import CHECK_SECONDS, MERGE_WINDOWS, JobTable
 from tokiod.jobs.table_file import NotAJobTable, opened
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
 from tokiod.units import NEVER
 from tokiod.window import Calendar, Window

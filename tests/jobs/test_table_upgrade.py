@@ -12,12 +12,12 @@ from pathlib import Path
 import job_rows
 import pytest
 import unpacked
+from faulty_files import FaultyFiles, SimulatedKill
 from job_rows import DATE, DAY, collected, rows
 
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
 from tokiod.jobs.table import JobTable
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import REAL
 from tokiod.window import Calendar
 

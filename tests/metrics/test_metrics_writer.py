@@ -10,6 +10,7 @@ import pytest
 import zmq
 from bare_writer import NoAdmission, NoUpkeep
 from counted import configured, counting_here, values
+from faulty_files import FaultyFiles
 from msgspec import structs
 from window_messages import messages
 
@@ -21,7 +22,6 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles
 from tokiod.writer.loop import Heartbeat, Writer
 
 NAMES = ("OST0000", "OST0001")

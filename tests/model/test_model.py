@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 from bare_writer import NoAdmission
+from faulty_files import FaultyFiles, SimulatedKill
 from followed_archive import Cells, FollowedArchive, cells_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -40,7 +41,6 @@ from tokiod.config.sections import ArchiveConfig
 from tokiod.ledger.changes import KEEP_SECONDS
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files, sweep
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.support.faulty_files import FaultyFiles, SimulatedKill
 from tests.support.manual_executor import Job
 from tokiod.ledger.database import BUSY_SECONDS, Sqlite
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 
 if TYPE_CHECKING:
     import random

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tests.simulation.clock import WriterClock
 from tests.simulation.disk import PRIVATE, DiskSickness, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite, is_injected
 from tests.simulation.oracle import Wrong
+from tests.support.faulty_files import SimulatedKill
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import LedgerLost
 from tokiod.polling import process as polling
 from tokiod.runtime.service import Service
 from tokiod.supervisor.child_process import RestartDelay
-from tokiod.testing.files import SimulatedKill
 from tokiod.window import Calendar
 from tokiod.writer import process as writing
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import archive_model as model
 import pytest
 from archive_model import GAUGE, NAMES, filled, held
+from faulty_files import FaultyFiles
 
 from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
@@ -15,7 +16,6 @@ from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import marked_files
 from tokiod.errors import Refusal
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import sweep
 

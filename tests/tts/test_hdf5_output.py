@@ -5,8 +5,8 @@ import errno
 import h5py
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts import hdf5_output
 
 

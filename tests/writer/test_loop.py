@@ -17,6 +17,7 @@ import pytest
 import zmq
 from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
 from bare_writer import NoAdmission, NoUpkeep
+from faulty_files import FaultyFiles
 from structlog.testing import capture_logs
 from window_messages import messages
 
@@ -35,7 +36,6 @@ from tokiod.ranges import Ranges
 from tokiod.sink import FileChange
 from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import archive_model as model
 import pytest
+from faulty_files import FaultyFiles
 from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
 from structlog.testing import capture_logs
 
@@ -16,7 +17,6 @@ from tokiod.ledger.changes import LOST_NUMBERS
 from tokiod.ledger.found_file import FoundFile
 from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.testing.files import FaultyFiles
 from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta

@@ -1,4 +1,4 @@
-"""For authors of collectors and sinks: a clock that a test moves, files that fail, a contract suite to inherit."""
+"""For authors of collectors and sinks: a clock that a test moves, a contract suite to inherit."""
 
 from tokiod.testing.clock import FakeClock
 

@@ -11,11 +11,11 @@ import archive_model as model
 import h5py
 import pytest
 from archive_model import DAYS, NAMES, archives, filled, held, sink_in
+from faulty_files import FaultyFiles, SimulatedKill
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokiod.errors import Refusal
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import sweep
 from tokiod.window import Window
 

@@ -9,9 +9,9 @@ import archive_model as model
 import pytest
 from archive_model import NAMES
 from faulty_archive import ROWS, FaultyArchive
+from faulty_files import SimulatedKill
 
 from tokiod.sink import QuarantinedFile
-from tokiod.testing.files import SimulatedKill
 
 NEIGHBOURS = (model.EPOCH - model.DAY, model.EPOCH + 2 * model.DAY)
 """The span of a day's unsynced file: the neighbours' windows wrote to it, too."""

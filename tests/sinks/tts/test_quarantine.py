@@ -12,10 +12,10 @@ import h5py
 import pytest
 from archive_model import GAUGE, NAMES, filled, held, sink_in
 from faulty_archive import ROWS, FaultyArchive
+from faulty_files import FaultyFiles
 
 from tokiod.errors import Refusal
 from tokiod.sink import FileChange, QuarantinedFile
-from tokiod.testing.files import FaultyFiles
 from tokiod.tts.layout import NotLive
 from tokiod.tts.live.files import NameNotDurable, temporary_path
 

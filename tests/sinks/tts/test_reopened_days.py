@@ -3,6 +3,7 @@
 import archive_model as model
 import pytest
 from archive_model import NAMES, filled, held
+from faulty_files import FaultyFiles, SimulatedKill
 
 from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
@@ -11,7 +12,6 @@ from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import is_marked, mark, marked_files
 from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import REAL, sweep
 

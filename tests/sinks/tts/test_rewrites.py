@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from archive_model import NAMES
 from faulty_archive import SAMPLES, FaultyArchive
+from faulty_files import FaultyFiles
 from manual_executor import ManualExecutor
 
 from sinks.tts.day_files import DayFiles
@@ -17,7 +18,6 @@ from tokiod.batch import Batch
 from tokiod.errors import Refusal
 from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import archive_model as model
 import pytest
 from archive_model import COUNTER, GAUGE, NAMES, filled, held
+from faulty_files import FaultyFiles, SimulatedKill
 from manual_executor import ManualExecutor
 
 from sinks.tts.day_files import DayFiles
@@ -19,7 +20,6 @@ from tokiod.archive.layout import daily
 from tokiod.errors import Refusal
 from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import dataset_names, form_of, open_for_reading
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.tts.live.rewrite import Overtaken

@@ -6,6 +6,7 @@ import archive_model as model
 import numpy as np
 import pytest
 from archive_model import COUNTER, NAMES, ROWS, filled, held
+from faulty_files import FaultyFiles, SimulatedKill
 from manual_executor import ManualExecutor
 
 from sinks.tts.day_files import DayFiles
@@ -18,7 +19,6 @@ from tokiod.errors import Refusal
 from tokiod.ranges import Ranges
 from tokiod.simulator import oracle
 from tokiod.testing.clock import FakeClock
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Window

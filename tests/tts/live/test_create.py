@@ -6,8 +6,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.create import METADATA_BYTES, SLICE_BYTES, create
 from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.tts.live.live_file import LiveFile

@@ -3,8 +3,8 @@ import os
 
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import REAL, UNSYNCED, NameNotDurable, replace_file, sweep
 from tokiod.tts.live.live_file import LiveFile

@@ -10,8 +10,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live import live_file as live_module
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed, set_aside
@@ -72,6 +72,7 @@ def write_for_ever(path: str) -> None:
 
 def test_a_real_process_killed_while_it_writes_leaves_a_file_that_holds_all_it_had_committed(tmp_path, spec):
     program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
         f"import importlib.util as u; s = u.spec_from_file_location('t', {__file__!r}); m = u.module_from_spec(s); s.loader.exec_module(m)"
     )
     create(tmp_path / "fs.hdf5", spec, created=1)

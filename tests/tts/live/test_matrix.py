@@ -2,10 +2,10 @@ import errno
 
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokiod.testing.files import FaultyFiles
 from tokiod.tts.live import matrix as module
 from tokiod.tts.live.files import REAL
 from tokiod.tts.live.matrix import Matrix, OpenFile

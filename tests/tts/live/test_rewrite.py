@@ -6,10 +6,10 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import Kind
 from tokiod.tts.live import create as create_module
 from tokiod.tts.live import rewrite as rewrite_module

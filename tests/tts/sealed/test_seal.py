@@ -8,10 +8,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from faulty_files import FaultyFiles, SimulatedKill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import dataset_names
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import Files, sweep

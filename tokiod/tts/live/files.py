@@ -1,6 +1,6 @@
 """The layer for all file operations of the archive, so that a test can fail, drop or reorder each of them.
 
-tokiod.testing.files.FaultyFiles is the other implementation: it simulates kills at every step, power loss and full disks in milliseconds.
+FaultyFiles of the tests is the other implementation: it simulates kills at every step, power loss and full disks in milliseconds.
 
 Only this module replaces files, in four operations: write a temporary file next to the target, sync it, rename it, sync the directory.
 

@@ -6,8 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-
-from tokiod.testing.files import PAGE, FaultyFiles, SimulatedKill
+from faulty_files import PAGE, FaultyFiles, SimulatedKill
 
 OLD, NEW, NEWER = (np.full(PAGE // 8, n) for n in (1, 2, 3))
 

@@ -135,7 +135,7 @@ class FaultyFiles(Files):
     def power_loss(self, seed: int) -> Names:
         """Leave below `root` what a disk could hold after a power loss now, and return each file's inode before; the process has ended."""
         self._dead = True
-        return self._disk.lose_power(random.Random(seed))  # noqa: S311 - chosen by the test's seed
+        return self._disk.lose_power(random.Random(seed))
 
     def _step(self, operation: str) -> None:
         if self._dead:
@@ -208,7 +208,7 @@ class _Disk:
     def lose_power(self, chance: random.Random) -> Names:
         """Replace all files by what the disk could hold; return the inode whose content each name has."""
         present = self.hold_present()
-        names = self._names | {n: i for n, i in present.items() if i not in self._names.values() and chance.random() < 0.5}  # noqa: PLR2004
+        names = self._names | {n: i for n, i in present.items() if i not in self._names.values() and chance.random() < 0.5}
         for _, change in self._journal[: chance.randint(0, len(self._journal))]:
             change(names)
         left = {name: self._left_of(inode, chance) for name, inode in names.items()}
