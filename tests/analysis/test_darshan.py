@@ -74,7 +74,7 @@ def test_logs_are_looked_for_in_the_days_of_the_span_but_31_at_the_most(tmp_path
 @needs_darshan
 def test_a_log_has_the_facts_that_pydarshan_prints():
     log = read(VPICIO)
-    assert (log.jobid, log.nprocs, log.start, log.end, log.seconds, log.uid) == (4478544, 2048, START, END - 1, 117, 69615)
+    assert (log.jobid, log.nprocs, log.start, log.end, log.seconds) == (4478544, 2048, START, END - 1, 117)
     assert (log.apis, len(log.files), span_of(log)) == (["posix", "mpi-io", "stdio"], 4, (START, END))
     (name,) = log.osts
     assert len(log.osts[name]) == 24
@@ -188,7 +188,7 @@ def test_all_records_of_a_log_are_added_up_by_file_and_by_counter(is_combined):
 
     backend = SimpleNamespace(cffi_backend=SimpleNamespace(accumulate_records=combine))
     assert darshan_worker._read(SimpleNamespace(DarshanReport=Posix, backend=backend), "x.darshan") == DarshanLog(
-        jobid=11, uid=12, nprocs=13, start=14, end=15, seconds=16, command="a.out -x", mounts=["/fs/b", "/fs", "/a"], apis=["posix"],
+        jobid=11, nprocs=13, start=14, end=15, seconds=16, command="a.out -x", mounts=["/fs/b", "/fs", "/a"], apis=["posix"],
         files=[FileTransfers("posix", "/fs/x", 150, 7, 2, 1, 3.0), FileTransfers("posix", "/fs/y", 0, 0, 0, 0, 0.0)],
         osts={"/fs/x": [0, 3, 5]},
         counters={
@@ -235,7 +235,7 @@ def test_what_was_moved_by_dfs_of_daos_counts_once_and_is_on_no_mount_point():
 
 
 def a_log(files, osts=(), **fields):
-    whole = {"jobid": 1, "uid": 1, "nprocs": 2, "start": 100, "end": 100, "seconds": 1, "command": "a.out -x", "mounts": ["/fs/b", "/fs"]}
+    whole = {"jobid": 1, "nprocs": 2, "start": 100, "end": 100, "seconds": 1, "command": "a.out -x", "mounts": ["/fs/b", "/fs"]}
     apis = list(dict.fromkeys(one.api for one in files))
     return DarshanLog(**whole | {"apis": apis, "files": files, "osts": dict(osts), "counters": {}, "performance": None} | fields)
 

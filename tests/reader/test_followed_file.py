@@ -5,12 +5,12 @@ from contextlib import ExitStack
 import h5py
 import numpy as np
 import pytest
+from grown_file import grow
 
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.tts.layout import NotLive, open_for_reading, read_spec
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
-from tokiod.tts.live.rewrite import grow
 from tokiod.tts.sealed.seal import seal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 

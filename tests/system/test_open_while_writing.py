@@ -25,10 +25,10 @@ import numpy as np
 import pytest
 
 import tokiod
+from tests.support.grown_file import grow
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
-from tokiod.tts.live.rewrite import grow
 from tokiod.tts.sealed.seal import seal, unseal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 

@@ -77,7 +77,6 @@ class DarshanLog(msgspec.Struct, frozen=True):
     """
 
     jobid: int
-    uid: int
     nprocs: int
     start: int
     end: int

@@ -85,7 +85,6 @@ def _read(darshan: Any, path: str) -> DarshanLog:
     records = {api: _records(report, api) for api in apis}
     return DarshanLog(
         jobid=int(job["jobid"]),
-        uid=int(job["uid"]),
         nprocs=int(job["nprocs"]),
         start=int(job["start_time_sec"]),
         end=int(job["end_time_sec"]),

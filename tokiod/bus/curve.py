@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from tokiod.config.hosts import HostConfig
     from tokiod.config.sections import FeedConfig, WebConfig
-
-log = structlog.get_logger()
 
 DOMAIN = "tokiod"
 """ZeroMQ's name for what a server's keys give access to."""

@@ -51,16 +51,11 @@ Headers = list[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class KeyedMessage:
-    """What is sent. window_key: the key without its part: messages with the same one belong into the same partition, in order."""
+    """What is sent. Messages with the same window_key() belong into the same partition, in order."""
 
     key: bytes
     headers: Headers
     value: bytes
-
-    @property
-    def window_key(self) -> bytes:
-        """The key without its part."""
-        return window_key(self.key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

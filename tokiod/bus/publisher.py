@@ -80,7 +80,7 @@ class Publisher:
 
     @property
     def refused(self) -> Counter[str]:
-        """Connections that were not accepted, by reason (tokiod.bus.zap.REASONS)."""
+        """Connections that were not accepted, by reason (catalogue.REFUSALS)."""
         return self._server.refused
 
     def reload_allowed_keys(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED, CROWDED, UNREAD = REASONS = catalogue.REFUSALS
+UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED, CROWDED, UNREAD = catalogue.REFUSALS
 """Why connections are refused: their key is unknown; they do not encrypt; they encrypt for another server; they do not speak ZeroMQ, or
 not as it allows; they ended, or were silent, before they had identified themselves, as clients without a key do once they learn that the
 server requires one; they were one too many without a known key. Or accepted, and ended
@@ -79,8 +79,8 @@ class ConnectionAudit:
 
     A thread of its own: connections that come while the loop of the process is busy must neither wait nor be missed. libzmq blocks all
     connections of a socket while the reader of its events is slow, so the queue of events has no limit here.
-    connections: those of a socket on TCP, with their limits. refused: counted by reason (REASONS); the log has a line per reason and
-    interval.
+    connections: those of a socket on TCP, with their limits. refused: counted by reason (catalogue.REFUSALS); the log has a line per
+    reason and interval.
 
     Each connection is counted once. libzmq reports, in order and by descriptor, when a connection begins and ends, and for most of those
     that it ends itself, why, just before the end. It does not report all, nor which connection it accepted or which has an unknown key.

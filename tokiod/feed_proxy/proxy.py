@@ -34,13 +34,11 @@ LINGER_MS = 1000
 class FeedProxy:
     """Both ends of the feed's process.
 
-    inner: the endpoint of the writer; external: the socket of the subscribers.
-    malformed: messages of the writer that can't be decoded, which are dropped.
+    inner: the endpoint of the writer, whose messages that can't be decoded are dropped; external: the socket of the subscribers.
     """
 
     def __init__(self, inner: str, external: Publisher) -> None:
         self.external = external
-        self.malformed = 0
         self._is_following = False
         self._context = zmq.Context()
         self._inner = self._context.socket(zmq.XSUB)
@@ -90,7 +88,6 @@ class FeedProxy:
                 try:
                     header = decode_header([frame.buffer for frame in frames])
                 except Malformed:
-                    self.malformed += 1
                     continue
                 if header.stored is not None:
                     self.external.note(header.system, header.dataset, header.stored)

@@ -6,10 +6,8 @@ from typing import Literal
 
 import msgspec
 
-WRITE_SECONDS = 5.0
-"""Between two writes of the states, at most, in seconds of the machine's clock."""
 SILENT_SECONDS = 30.0
-"""Age of the file, in the same seconds, after which the state of the hosts is unknown."""
+"""Age of the file, in seconds of the machine's clock, after which the state of the hosts is unknown."""
 
 Trouble = Literal["", "new", "unreachable", "stopped", "refused", "clock", "unknown"]
 """What is wrong with a host, "" if nothing is.

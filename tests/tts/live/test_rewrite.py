@@ -7,6 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from faulty_files import FaultyFiles, SimulatedKill
+from grown_file import grow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from tokiod.tts.live import rewrite as rewrite_module
 from tokiod.tts.live.create import Plan, build, create
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed, set_aside
-from tokiod.tts.live.rewrite import CopyFile, GrowFile, SealFile, grow
+from tokiod.tts.live.rewrite import CopyFile, GrowFile, SealFile
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -117,14 +118,6 @@ def test_a_new_day_has_the_columns_with_a_cell_in_the_last_hours_of_the_day_befo
     last = max((row for row, _ in filled), default=0)
     recent = {columns[column] for row, column in filled if row > last - hours}
     assert found == tuple(name for name in columns if name in recent or not filled)
-
-
-def test_a_file_with_room_is_given_back_as_it_is(make, spec, tmp_path):
-    files = FaultyFiles(tmp_path)
-    live = make(spec, files=files)
-    del files.operations[:]
-    assert grow(live, spec, LATER) is live
-    assert files.operations == []
 
 
 def test_a_contradiction_leaves_the_file_alone(make, spec):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tokiod.tts.live.create import SLICE_BYTES, Plan, build, no_pause
+from tokiod.tts.live.create import SLICE_BYTES, Plan, build
 from tokiod.tts.live.files import REAL, Files, NameNotDurable, put_in_place, temporary_path
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of, missing
@@ -275,26 +275,6 @@ class SealFile(_TemporaryFile):
 
 class Overtaken(OSError):  # noqa: N818 - a state, not a fault
     """The live file was written to while its sealed form was made; seal it again later."""
-
-
-def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
-    """Give a live file room for `spec` too; return the file to go on with, opened; the given one is closed.
-
-    Does nothing if there is room already. A kill at any step leaves the old or the new file whole. Raises ValueError if the
-    specs contradict each other, FileLost or SyncFailed if the old file can't be trusted, OSError(ENOSPC); then `live` stays open.
-    """
-    wider = live.spec.merged(spec)
-    if wider is live.spec:
-        return live
-    growing = GrowFile(live, wider, created)
-    try:
-        growing.work(pause)
-        grown = growing.finish()
-    except Exception:
-        growing.abandon()
-        raise
-    growing.release()
-    return grown
 
 
 def content_of(live: LiveFile) -> Content:
