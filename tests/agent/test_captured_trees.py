@@ -54,8 +54,10 @@ def test_all_values_of_a_tree_are_read_and_what_is_missing_is_named(name, tree):
     found = {sensor: plain(readings) for sensor, readings in running.sample(0.0).items()}
     running.close()
     assert held_open(root) == set()
-    read = {"absent": running.absent, "read": {sensor: what for sensor, what in found.items() if sensor not in running.absent}}
-    assert read == json.loads((captured_tree.TREES / f"{name}.json").read_text())
+    expected = json.loads((captured_tree.TREES / f"{name}.json").read_text())["read"]
+    assert {sensor: what for sensor, what in found.items() if sensor not in running.absent} == expected
+    assert running.absent.keys() == {sensor.name for sensor in SENSORS} - expected.keys()
+    assert all(reason.startswith(("no ", "not ")) for reason in running.absent.values())
 
 
 def test_the_values_are_those_of_node_exporter(tree):

@@ -69,9 +69,9 @@ def test_a_node_needs_python_alone(find, tmp_path):
     captured_tree.unpack("node_exporter", tmp_path)
     told = json.loads(once(python, "--json", "--root", str(tmp_path)))
     report = msgspec.convert(told, NodeReport)
-    expected = json.loads((captured_tree.TREES / "node_exporter.json").read_text())
-    assert {row.sensor: row.reason for row in report.absent} == expected["absent"]
-    assert len(report.values) == sum(len(by) for what in expected["read"].values() for by in what["values"].values())
+    expected = json.loads((captured_tree.TREES / "node_exporter.json").read_text())["read"]
+    assert {row.sensor for row in report.absent} == {sensor.name for sensor in SENSORS} - expected.keys()
+    assert len(report.values) == sum(len(by) for what in expected.values() for by in what["values"].values())
     assert report.values == sorted(report.values, key=lambda row: [sensor.name for sensor in SENSORS].index(row.sensor))
 
 
