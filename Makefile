@@ -52,7 +52,7 @@ help:
 	@echo "make bench     [ONLY='storage web']: speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make bench-against  COMMIT=7988c9c [ONLY='storage lmt']: the benchmarks of an older commit and of this tree in turns; what is more than 5 % slower"
 	@echo "make engines   [DAYS=30]: hourly sums of a month by tokiod.open, dask.distributed, DuckDB and Spark (in an environment of its own); all the same numbers"
-	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
+	@echo "make docs      the references: commands, manual pages (docs/man), configuration, metrics of nodes"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
@@ -142,7 +142,8 @@ docs: install
 	@$(BIN)/python -m docs.generate.configuration > docs/configuration.md
 	@mkdir -p docs/man5 && $(BIN)/python -m docs.generate.configuration --man > docs/man5/tokiod.toml.5
 	@$(BIN)/python -m docs.generate.openapi > docs/web/openapi.json
-	@echo docs/cli.md docs/man docs/json docs/configuration.md docs/man5 docs/web/openapi.json
+	@$(BIN)/python -m docs.generate.sensors
+	@echo docs/cli.md docs/man docs/json docs/configuration.md docs/man5 docs/web/openapi.json docs/sensors.md docs/sensors tokiod/tts/node_metrics.py
 
 agent: install
 	@mkdir -p dist

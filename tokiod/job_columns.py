@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tokiod.tts.node_metrics import OF_JOBS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,24 +26,14 @@ STATE = ".max"
 NODES_SUFFIX = ".nodes"
 """Of a system of compute nodes: they have files of their own."""
 
-CPU = "cpu.sum"
-MEMORY = "mem_bytes.max"
-DISK_READ, DISK_WRITTEN = "disk_read.bytes", "disk_written.bytes"
-OF_NODES = {
-    "job_cpu": CPU, "job_cpu_user": "cpu_user.sum", "job_cpu_system": "cpu_system.sum", "job_cpu_throttled": "cpu_throttled.sum",
-    "job_mem": MEMORY, "job_mem_peak": "mem_peak_bytes.max", "job_mem_anon": "mem_anon_bytes.max", "job_mem_cache": "mem_cache_bytes.max",
-    "job_page_faults": "page_faults.samples", "job_major_page_faults": "major_page_faults.samples", "job_oom_kills": "oom_kills.samples",
-    "job_disk_read": DISK_READ, "job_disk_written": DISK_WRITTEN, "job_disk_reads": "disk_reads.samples",
-    "job_disk_writes": "disk_writes.samples", "job_processes": "processes.max", "job_cpu_stalled": "cpu_stalled.sum",
-    "job_memory_stalled": "memory_stalled.sum", "job_io_stalled": "io_stalled.sum",
-    "job_perf_cycles": "perf_cycles.samples", "job_perf_instructions": "perf_instructions.samples",
-    "job_perf_cache_references": "perf_cache_references.samples", "job_perf_cache_misses": "perf_cache_misses.samples",
-    "job_perf_branches": "perf_branches.samples", "job_perf_branch_misses": "perf_branch_misses.samples",
-    "job_perf_ref_cycles": "perf_ref_cycles.samples", "job_perf_task_clock": "perf_task_clock.sum",
-    "job_perf_page_faults": "perf_page_faults.samples", "job_perf_context_switches": "perf_context_switches.samples",
-    "job_perf_cpu_migrations": "perf_cpu_migrations.samples",
+_ENDS = {
+    ("1", "counter"): ".samples", ("s", "counter"): ".sum", ("B", "counter"): ".bytes",
+    ("1", "gauge"): STATE, ("B", "gauge"): f"_bytes{STATE}",
 }  # fmt: skip
-"""The columns of a table of compute nodes, by the metrics of tokiod.agent.sensors.jobs, as a test compares."""
+OF_NODES = {metric: metric.removeprefix("job_") + _ENDS[declared] for metric, declared in OF_JOBS.items()}
+"""The columns of a table of compute nodes, by the metrics of tokiod.agent.sensors.jobs."""
+CPU, MEMORY = OF_NODES["job_cpu"], OF_NODES["job_mem"]
+DISK_READ, DISK_WRITTEN = OF_NODES["job_disk_read"], OF_NODES["job_disk_written"]
 _NODE_COLUMNS = frozenset(OF_NODES.values())
 UNKNOWN = -1
 """In a column of compute nodes: the node did not report this value of the job."""

@@ -1,48 +1,46 @@
-"""What compute nodes measure: the datasets of the group `nodes`, with units.
+"""What compute nodes measure, as the sensors of tokiod.agent declare it: `make docs` writes this file.
 
-The sensors of tokiod.agent declare these metrics; a test compares both lists. The agent can't import this one: nodes have Python alone.
+Units are looked up here, because importing all sensors takes tens of milliseconds, and the reader alone has no agent.
 """
 
-from __future__ import annotations
-
-_COUNTERS = {
-    "s": "cpu_user cpu_nice cpu_system cpu_idle cpu_iowait cpu_irq cpu_softirq cpu_steal cpu_guest cpu_guest_nice disk_busy",
-    "1": (
-        "interrupts context_switches forks page_faults major_page_faults oom_kills numa_misses huge_page_faults disk_reads disk_writes "
-        "net_packets_received net_receive_errors net_receive_drops net_packets_sent net_send_errors net_send_drops tcp_retransmitted "
-        "fabric_packets_received fabric_packets_sent fabric_send_waits fabric_receive_errors fabric_send_drops fabric_symbol_errors "
-        "fabric_link_downs lustre_reads lustre_writes lustre_open lustre_close lustre_getattr lustre_setattr lustre_fsync lustre_unlink "
-        "lustre_mkdir lustre_rmdir lustre_mknod lustre_rename lustre_readdir lustre_statfs lustre_seek perf_cycles perf_instructions "
-        "perf_cache_references perf_cache_misses perf_branches perf_branch_misses perf_ref_cycles perf_page_faults perf_context_switches "
-        "perf_cpu_migrations"
-    ),
-    "B": (
-        "paged_in paged_out swapped_in swapped_out disk_read disk_written net_received net_sent fabric_received fabric_sent lustre_read "
-        "lustre_written"
-    ),
-    "J": "energy_package energy_dram energy_core energy_uncore energy_platform gpu_energy",
-}
-"""A cell holds the increase within its row."""
-_GAUGES = {
-    "1": "processes_running processes_blocked load_1min load_5min load_15min threads disk_queue gpu_mig_devices",
-    "s": "uptime",
-    "B": (
-        "mem_total mem_free mem_available mem_buffers mem_cached swap_cached mem_active mem_inactive mem_unevictable mem_locked mem_dirty "
-        "mem_writeback mem_anon mem_anon_huge mem_mapped mem_shared mem_slab mem_slab_reclaimable mem_kernel_stack mem_page_tables "
-        "mem_commit_limit mem_committed swap_total swap_free mem_corrupted huge_pages_total huge_pages_free gpu_mem_used gpu_mem_total"
-    ),
-    "degC": "temperature gpu_temperature",
-    "1/min": "fan",
-    "W": "power gpu_power node_power",
-    "%": "gpu_busy",
-    "MHz": "gpu_clock",
-}
-"""A cell holds the mean of its row, or the largest value."""
-
-
-def _by_name(units: dict[str, str]) -> dict[str, str]:
-    return {name: unit for unit, names in units.items() for name in names.split()}
-
-
-COUNTERS, GAUGES = _by_name(_COUNTERS), _by_name(_GAUGES)
-UNITS = COUNTERS | GAUGES
+COUNTERS = {
+    "cpu_user": "s", "cpu_nice": "s", "cpu_system": "s", "cpu_idle": "s", "cpu_iowait": "s", "cpu_irq": "s", "cpu_softirq": "s",
+    "cpu_steal": "s", "cpu_guest": "s", "cpu_guest_nice": "s", "disk_busy": "s", "interrupts": "1", "context_switches": "1", "forks": "1",
+    "page_faults": "1", "major_page_faults": "1", "oom_kills": "1", "numa_misses": "1", "huge_page_faults": "1", "disk_reads": "1",
+    "disk_writes": "1", "net_packets_received": "1", "net_receive_errors": "1", "net_receive_drops": "1", "net_packets_sent": "1",
+    "net_send_errors": "1", "net_send_drops": "1", "tcp_retransmitted": "1", "fabric_packets_received": "1", "fabric_packets_sent": "1",
+    "fabric_send_waits": "1", "fabric_receive_errors": "1", "fabric_send_drops": "1", "fabric_symbol_errors": "1", "fabric_link_downs": "1",
+    "lustre_reads": "1", "lustre_writes": "1", "lustre_open": "1", "lustre_close": "1", "lustre_getattr": "1", "lustre_setattr": "1",
+    "lustre_fsync": "1", "lustre_unlink": "1", "lustre_mkdir": "1", "lustre_rmdir": "1", "lustre_mknod": "1", "lustre_rename": "1",
+    "lustre_readdir": "1", "lustre_statfs": "1", "lustre_seek": "1", "perf_cycles": "1", "perf_instructions": "1",
+    "perf_cache_references": "1", "perf_cache_misses": "1", "perf_branches": "1", "perf_branch_misses": "1", "perf_ref_cycles": "1",
+    "perf_page_faults": "1", "perf_context_switches": "1", "perf_cpu_migrations": "1", "paged_in": "B", "paged_out": "B", "swapped_in": "B",
+    "swapped_out": "B", "disk_read": "B", "disk_written": "B", "net_received": "B", "net_sent": "B", "fabric_received": "B",
+    "fabric_sent": "B", "lustre_read": "B", "lustre_written": "B", "energy_package": "J", "energy_dram": "J", "energy_core": "J",
+    "energy_uncore": "J", "energy_platform": "J", "gpu_energy": "J",
+}  # fmt: skip
+"""Datasets of the group `nodes` with their units. A cell holds the increase within its row."""
+GAUGES = {
+    "processes_running": "1", "processes_blocked": "1", "load_1min": "1", "load_5min": "1", "load_15min": "1", "threads": "1",
+    "disk_queue": "1", "gpu_mig_devices": "1", "uptime": "s", "mem_total": "B", "mem_free": "B", "mem_available": "B", "mem_buffers": "B",
+    "mem_cached": "B", "swap_cached": "B", "mem_active": "B", "mem_inactive": "B", "mem_unevictable": "B", "mem_locked": "B",
+    "mem_dirty": "B", "mem_writeback": "B", "mem_anon": "B", "mem_anon_huge": "B", "mem_mapped": "B", "mem_shared": "B", "mem_slab": "B",
+    "mem_slab_reclaimable": "B", "mem_kernel_stack": "B", "mem_page_tables": "B", "mem_commit_limit": "B", "mem_committed": "B",
+    "swap_total": "B", "swap_free": "B", "mem_corrupted": "B", "huge_pages_total": "B", "huge_pages_free": "B", "gpu_mem_used": "B",
+    "gpu_mem_total": "B", "temperature": "degC", "gpu_temperature": "degC", "fan": "1/min", "power": "W", "gpu_power": "W",
+    "node_power": "W", "gpu_busy": "%", "gpu_clock": "MHz",
+}  # fmt: skip
+"""Datasets whose cells hold the mean of their row, or the largest value."""
+OF_JOBS = {
+    "job_cpu": ("s", "counter"), "job_cpu_user": ("s", "counter"), "job_cpu_system": ("s", "counter"),
+    "job_cpu_throttled": ("s", "counter"), "job_mem": ("B", "gauge"), "job_mem_peak": ("B", "gauge"), "job_mem_anon": ("B", "gauge"),
+    "job_mem_cache": ("B", "gauge"), "job_page_faults": ("1", "counter"), "job_major_page_faults": ("1", "counter"),
+    "job_oom_kills": ("1", "counter"), "job_disk_read": ("B", "counter"), "job_disk_written": ("B", "counter"),
+    "job_disk_reads": ("1", "counter"), "job_disk_writes": ("1", "counter"), "job_processes": ("1", "gauge"),
+    "job_cpu_stalled": ("s", "counter"), "job_memory_stalled": ("s", "counter"), "job_io_stalled": ("s", "counter"),
+    "job_perf_cycles": ("1", "counter"), "job_perf_instructions": ("1", "counter"), "job_perf_cache_references": ("1", "counter"),
+    "job_perf_cache_misses": ("1", "counter"), "job_perf_branches": ("1", "counter"), "job_perf_branch_misses": ("1", "counter"),
+    "job_perf_ref_cycles": ("1", "counter"), "job_perf_task_clock": ("s", "counter"), "job_perf_page_faults": ("1", "counter"),
+    "job_perf_context_switches": ("1", "counter"), "job_perf_cpu_migrations": ("1", "counter"),
+}  # fmt: skip
+"""Metrics of jobs, by their cgroups: unit and kind. They are columns of the job table (tokiod.job_columns)."""

@@ -70,7 +70,7 @@ _UNITS_OF_GROUP = {
     "mdservers": _SERVER,
     "fullness": {"bytes": "KiB", "bytestotal": "KiB", "inodes": "inodes", "inodestotal": "inodes"},
     "failover": {"datatargets": "", "mdtargets": "", "dataservers": ""},
-    "nodes": node_metrics.UNITS,
+    "nodes": node_metrics.COUNTERS | node_metrics.GAUGES,
 }
 UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
 DATASETS = tuple(UNITS)
