@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 AROUND_SECONDS = 60
 """Before a job's start and after its end: the clocks of the scheduler and the nodes differ, and epilogs take time."""
-_SECONDS = ("cpu", "cpu_user", "cpu_system", "cpu_throttled", "cpu_stalled", "memory_stalled", "io_stalled")
+_SECONDS = {
+    f"job_{name}_seconds": OF_NODES[f"job_{name}"]
+    for name in ("cpu", "cpu_user", "cpu_system", "cpu_throttled", "cpu_stalled", "memory_stalled", "io_stalled")
+}
 _COUNTS = {
     "job_tot_disk_bytes_read": DISK_READ,
     "job_tot_disk_bytes_written": DISK_WRITTEN,
     "job_tot_page_faults": OF_NODES["job_page_faults"],
     "job_tot_oom_kills": OF_NODES["job_oom_kills"],
 }
-KEYS = (
-    "job_nodes", *(f"job_{name}_seconds" for name in _SECONDS), "job_ave_cores", "job_max_mem_bytes", "job_max_node_mem_bytes", *_COUNTS,
-)  # fmt: skip
+KEYS = ("job_nodes", *_SECONDS, "job_ave_cores", "job_max_mem_bytes", "job_max_node_mem_bytes", *_COUNTS)
 
 
 def on_nodes(days: Days, number: str, span: Span) -> dict[str, Number | int]:
@@ -46,9 +47,7 @@ def on_nodes(days: Days, number: str, span: Span) -> dict[str, Number | int]:
     counts, node = found.activity.counts, found.rows.target
     sums = {name: known for name, values in counts.items() if (known := sum_of(values)) is not None}
     keys: dict[str, Number | int] = {"job_nodes": len(np.unique(node))}
-    for name in _SECONDS:
-        if (used := sums.get(f"{name}.sum")) is not None:
-            keys[f"job_{name}_seconds"] = used / USECS
+    keys |= {key: sums[column] / USECS for key, column in _SECONDS.items() if column in sums}
     if "job_cpu_seconds" in keys:
         keys["job_ave_cores"] = float(keys["job_cpu_seconds"] or 0) / (span.end - span.start)
     if MEMORY in sums:

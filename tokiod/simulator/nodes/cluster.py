@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tokiod.agent.metric import counter, gauge
+from tokiod.agent.sensors import SENSORS
 from tokiod.simulator.drawn import draw
 from tokiod.simulator.jobs.work import HOUR, MAX_HOURS, NODES, Work
 
@@ -20,13 +20,9 @@ STEP = 60
 """Seconds of a row of an agent."""
 CORES, MEMORY = 32, 256 << 30
 """Of a node."""
-METRICS = (
-    counter("cpu_user", "s", "CPU time in programs"),
-    gauge("load_1min", "1", "mean length of the run queue"),
-    gauge("mem_available", "B", "memory that programs could get"),
-    counter("net_received", "B", "bytes received"),
-)
-JOB_METRICS = (counter("job_cpu", "s", "CPU time"), gauge("job_mem", "B", "memory"))
+_DECLARED = {metric.name: metric for sensor in SENSORS for metric in sensor.metrics}
+METRICS = tuple(_DECLARED[name] for name in ("cpu_user", "load_1min", "mem_available", "net_received"))
+JOB_METRICS = (_DECLARED["job_cpu"], _DECLARED["job_mem"])
 
 
 @dataclass(frozen=True, slots=True)
