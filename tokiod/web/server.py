@@ -80,18 +80,12 @@ class WebServer:
         self._clients, self._repeats = ClientLimits(), Repeats(SystemClock())
         self._operations = {one.path: one for one in OPERATIONS}
         self._handlers: dict[str, Handler] = {
-            "systems": self._json_of(lambda _: self.views.systems()),
             "matrix": self._matrix,
-            "line": self._json_of(self.views.line),
-            "points": self._json_of(self.views.points),
-            "gaps": self._json_of(self.views.gaps),
-            "days": self._json_of(self.views.days),
-            "stages": self._json_of(self.views.stages),
-            "jobs": self._json_of(self.views.jobs),
             "events": self._events,
             "document": partial(_document, openapi_document()),
             "health": self._healthz,
             "metrics": self._metrics,
+            **{one.name: self._json_of(one.view) for one in OPERATIONS if one.view},
         }
         self._files = page_files()
         self._paths = sorted((*self._operations, *self._files))
@@ -156,11 +150,11 @@ class WebServer:
             await response.write_eof()
         return response
 
-    def _json_of(self, view: Callable[[Parameters], Any]) -> Handler:
+    def _json_of(self, view: Callable[[Views, Parameters], Any]) -> Handler:
         """Return the handler of an answer in JSON that a view makes."""
 
         async def answered(_request: web.BaseRequest, given: Parameters) -> web.Response:
-            return _json(await self._read(partial(view, given), (view, *given.values())))
+            return _json(await self._read(partial(view, self.views, given), (view, *given.values())))
 
         return answered
 
