@@ -150,6 +150,16 @@ def test_xarray_selects_lazily_by_name_and_time(days):
     np.testing.assert_array_equal(rates.values, np.asarray(whole) / STEP)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "dimension"),
+    [("mdservers/cpuload", "mdserver"), ("fullness/bytes", "datatarget"), ("failover/mdtargets", "mdtarget"), ("nodes/cpu_user", "node")],
+)
+def test_the_columns_of_an_array_are_named_after_what_they_are(tmp_path, dataset, dimension):
+    save(tmp_path, 1, ["a"], [[1]], dataset=dataset)
+    with opened(tmp_path, BEGIN, BEGIN + 3600) as archive:
+        assert archive[dataset].dims == ("time", dimension)
+
+
 def test_xarray_opens_a_file(days):
     import xarray as xr  # noqa: PLC0415 - collected without it
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tokiod.reader.errors import NoSuchDataset, NotInstalled
 from tokiod.reader.part import OpenParts
 from tokiod.reader.stitched import Stitched, stitch
+from tokiod.tts.schema import COMPONENTS
 
 try:
     import xarray as xr
@@ -22,9 +23,6 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-COMPONENTS = {"datatargets": "datatarget", "mdtargets": "mdtarget", "dataservers": "dataserver", "mdservers": "mdserver"}
-"""The names of dimensions by group. The columns of fullness are OSTs; those of failover are what the dataset is named after."""
 
 
 def data_array(matrix: Stitched, system: str) -> xr.DataArray:
@@ -82,8 +80,9 @@ def _variable(matrix: Stitched, attributes: dict[str, Any]) -> xr.Variable:
 
 
 def _dimension(dataset: str) -> str:
-    group, _, name = dataset.partition("/")
-    return COMPONENTS.get(group) or COMPONENTS.get(name, "datatarget")
+    group, name = dataset.split("/")[:2]
+    # The columns of fullness are OSTs; those of failover are what the dataset is named after.
+    return COMPONENTS.get(name) or COMPONENTS["datatargets" if group == "fullness" else group]
 
 
 def _times(matrix: Stitched) -> xr.Variable:
