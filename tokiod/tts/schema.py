@@ -32,8 +32,6 @@ MISSING = -0.0
 ABSENT = -(1 << 63)
 NO_ROW = -1
 
-GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover", "nodes")
-
 TIMESTAMPS = "timestamps"
 COMPONENTS = {
     "datatargets": "datatarget",
@@ -45,6 +43,7 @@ COMPONENTS = {
     "nodes": "node",
 }
 """What the columns of each group's datasets are: the name of their dimension scale."""
+GROUPS = tuple(COMPONENTS)
 
 _TRANSFER = {
     "readbytes": "bytes",
@@ -72,7 +71,7 @@ _UNITS_OF_GROUP = {
     "failover": {"datatargets": "", "mdtargets": "", "dataservers": ""},
     "nodes": node_metrics.COUNTERS | node_metrics.GAUGES,
 }
-UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
+UNITS = {f"{group}/{name}": unit for group, units in _UNITS_OF_GROUP.items() for name, unit in units.items()}
 DATASETS = tuple(UNITS)
 
 
