@@ -18,6 +18,7 @@ import msgspec
 
 from tokiod.errors import TokiodError
 from tokiod.reader.errors import NotInstalled
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.runtime.process_setup import python_command
 from tokiod.toolkit.commands import Commands
 
@@ -133,7 +134,7 @@ def read_logs(paths: Iterable[Path]) -> list[DarshanLog | NotDarshan]:
     """
     if find_spec("darshan") is None:
         raise NotInstalled("a Darshan log", "darshan", "give the job's times", "pip install '.[darshan]' in a checkout of tokiod")
-    return asyncio.run(_all(list(paths)))
+    return run_until_interrupted(_all(list(paths)))
 
 
 async def _all(paths: list[Path]) -> list[DarshanLog | NotDarshan]:

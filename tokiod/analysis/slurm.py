@@ -6,7 +6,6 @@ when it has all fields: a line break in a name ends none.
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import re
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError
 from tokiod.reader.errors import UnclearTime
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.toolkit.commands import Commands
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _printed(command: list[str], zone: dt.tzinfo, seconds: float = ANSWER_SECOND
     options = ["--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
     environment = {"SLURM_TIME_FORMAT": "%s", "TZ": str(zone)}
     try:
-        output = asyncio.run(Commands().run([*command, *options], key="sacct", seconds=seconds, environment=environment))
+        output = run_until_interrupted(Commands().run([*command, *options], key="sacct", seconds=seconds, environment=environment))
     except TokiodError as error:
         raise SacctFailed(f"{error}; site.sacct in the configuration holds how sacct is run") from error
     if output.code:

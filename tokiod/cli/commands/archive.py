@@ -13,7 +13,6 @@ import msgspec
 from tokiod.cli.commands.completion import file_names
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.struct_options import options_of
 from tokiod.cli.common.times import moment, zone_of
@@ -24,6 +23,7 @@ from tokiod.config.checks import off_grid
 from tokiod.dropped import Why, lines
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.runtime.process_setup import keep_freed_memory, use_one_heap
 from tokiod.runtime.secrets import secret
 from tokiod.window import Calendar, Window, iso

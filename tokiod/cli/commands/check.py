@@ -8,7 +8,6 @@ import click
 
 from tokiod.cli.common.base import clock_option, config_option, host_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.output import echo
 from tokiod.cli.common.roles import collected_here, host_line, known_role, role
 from tokiod.clock import SystemClock
@@ -16,6 +15,7 @@ from tokiod.config import effective, machine_checks
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 from tokiod.reports.hosts import read
+from tokiod.runtime.interruption import run_until_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sized

@@ -14,7 +14,6 @@ import msgspec
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.roles import check_collected_here
@@ -24,6 +23,7 @@ from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
 from tokiod.reports.fetch import Fetch, fetchable
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:

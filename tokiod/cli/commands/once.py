@@ -10,7 +10,6 @@ import click
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.roles import check_collected_here, collected_here
@@ -20,6 +19,7 @@ from tokiod.config import load as configuration
 from tokiod.dropped import lines, sentence
 from tokiod.errors import TokiodError
 from tokiod.reports.one_window import Once, failed, query, query_all
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:

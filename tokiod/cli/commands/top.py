@@ -21,7 +21,6 @@ from tokiod.cli.commands.status_view import live_display
 from tokiod.cli.commands.top_view import parts
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import held_interrupts
 from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.named_files import configured
 from tokiod.cli.common.output import echo_json
@@ -33,6 +32,7 @@ from tokiod.job_columns import kind_for
 from tokiod.jobs.one_file import one_file
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
+from tokiod.runtime.interruption import held_interrupts
 from tokiod.times import iso
 from tokiod.window_data import JOB_TABLE
 

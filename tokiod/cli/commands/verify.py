@@ -11,7 +11,6 @@ from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput, show_job_table
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
-from tokiod.cli.common.interruption import run_until_interrupted
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.roles import check_collected_here
 from tokiod.cli.common.times import moment
@@ -26,6 +25,7 @@ from tokiod.reader.span import Span
 from tokiod.reports.verify.job_table import odd_days
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification
+from tokiod.runtime.interruption import run_until_interrupted
 from tokiod.runtime.process_setup import use_one_heap
 from tokiod.window import LATEST, Calendar, Window
 from tokiod.window_data import JOB_TABLE

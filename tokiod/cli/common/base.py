@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokiod import __version__
-from tokiod.cli.common.interruption import lasting_interrupts
 from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.errors import ConfigError, TokiodError, nearest
 from tokiod.runtime.full_disk import FULL
+from tokiod.runtime.interruption import lasting_interrupts
 from tokiod.runtime.secrets import mask
 
 if TYPE_CHECKING:

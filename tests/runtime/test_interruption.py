@@ -13,7 +13,7 @@ import pytest
 
 from tokiod.cli.commands import status, tail
 from tokiod.cli.common.base import INTERRUPTED, PlainGroup
-from tokiod.cli.common.interruption import held_interrupts, lasting_interrupts, run_until_interrupted
+from tokiod.runtime.interruption import held_interrupts, lasting_interrupts, run_until_interrupted
 from tokiod.subscribe.subscriber import Stalled
 
 
@@ -167,7 +167,7 @@ def test_what_is_awaited_may_end_by_itself_or_be_cancelled():
 
 def test_other_exceptions_in_destructors_are_reported_as_ever():
     code = """
-        from tokiod.cli.common.interruption import lasting_interrupts
+        from tokiod.runtime.interruption import lasting_interrupts
         class Failing:
             def __del__(self):
                 raise ValueError("odd")
