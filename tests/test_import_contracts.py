@@ -23,7 +23,7 @@ def report(tmp_path_factory):
     (copy / "tokiod" / "bus" / "hdf5.py").write_text("import h5py\n")
     (copy / "tokiod" / "writer" / "sql.py").write_text("import sqlite3\n")
     (copy / "tokiod" / "reports" / "simulated.py").write_text("import tokiod.testing.clock\n")
-    (copy / "tokiod" / "config" / "high.py").write_text("import tokiod.bus.feed_message\n")
+    (copy / "tokiod" / "published" / "high.py").write_text("import tokiod.consume\n")
     (copy / "tokiod" / "ledger" / "configured.py").write_text("import tokiod.config.schema\n")
     (copy / "tokiod" / "agent" / "reused.py").write_text("import tokiod.errors\n")
     (copy / "tokiod" / "agent" / "heavy.py").write_text("import numpy\n")
@@ -38,7 +38,8 @@ def report(tmp_path_factory):
     "line",
     [
         "tokiod.stray is in no layer",
-        "tokiod.config is not allowed to import tokiod.bus",
+        "12 floors: tokiod.cli -> ",
+        "tokiod.published is not allowed to import tokiod.consume",
         "tokiod.bus.hdf5 -> h5py",
         "tokiod.writer.sql -> sqlite3",
         "tokiod.reports.simulated -> tokiod.testing.clock",

@@ -1,5 +1,8 @@
 """Import contracts that import-linter doesn't have. pyproject.toml names them."""
 
+from graphlib import CycleError, TopologicalSorter
+
+import grimp
 from importlinter import Contract, ContractCheck, fields, output
 from importlinter.contracts.layers import LayersContract
 
@@ -55,3 +58,33 @@ class AllowedImports(Contract):
     def render_broken_contract(self, check):
         for source, imported in check.metadata["forbidden"]:
             output.print_error(f"{source} is not allowed to import {imported}")
+
+
+class Floors(Contract):
+    """A longest chain of imports between packages, of tokiod.cli, collectors.lmt and such. Imports for types alone are left out."""
+
+    type_name = "floors"
+
+    most = fields.IntegerField()
+
+    def check(self, graph, verbose):  # noqa: ARG002 - as above
+        roots = self.session_options["root_packages"]
+        graph = grimp.build_graph(*roots, exclude_type_checking_imports=True)
+        packages = {package: graph.find_descendants(package) | {package} for root in roots for package in graph.find_children(root)}
+        package_of = {module: package for package, modules in packages.items() for module in modules}
+
+        imports = {
+            package: {package_of.get(found) for module in modules for found in graph.find_modules_directly_imported_by(module)}
+            for package, modules in packages.items()
+        }
+        below = {}
+        try:
+            for package in TopologicalSorter({package: found - {None, package} for package, found in imports.items()}).static_order():
+                below[package] = [package, *max((below.get(one, []) for one in imports[package]), key=len, default=[])]
+        except CycleError as error:
+            return ContractCheck(kept=False, metadata={"said": f"packages import each other: {' -> '.join(error.args[1])}"})
+        chain = max(below.values(), key=len)
+        return ContractCheck(kept=len(chain) <= self.most, metadata={"said": f"{len(chain)} floors: {' -> '.join(chain)}"})
+
+    def render_broken_contract(self, check):
+        output.print_error(check.metadata["said"])
