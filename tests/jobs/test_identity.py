@@ -1,6 +1,8 @@
 """What is stored of a job's identity, for each thing that a site allows."""
 
+import errno
 import stat
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -145,6 +147,27 @@ def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(t
 def test_a_key_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
     loaded = configuration(tmp_path, "")
     with pytest.raises(TokiodError, match=r"^the key of job ids can't be made: .*jobs\.key: No such file or directory$"):
+        allowed_by(loaded)
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "os.fchmod", "tokiod.tts.live.files.Files.rename"])
+def test_a_kill_or_a_full_disk_while_the_key_is_made_leaves_none(tmp_path, monkeypatch, step):
+    """An empty key was used without a word: by it the uids behind hashes are found by trying them all."""
+    loaded = configuration(tmp_path, "")
+    loaded.archive.private.mkdir(parents=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(step, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(TokiodError, match="No space left on device"):
+            allowed_by(loaded)
+    assert list(loaded.archive.private.iterdir()) == []
+    assert len(allowed_by(loaded)._key) == 64
+
+
+def test_a_key_that_was_left_empty_is_refused_with_what_helps(tmp_path):
+    loaded = configuration(tmp_path, "")
+    loaded.archive.private.mkdir(parents=True)
+    (loaded.archive.private / "jobs.key").touch()
+    with pytest.raises(TokiodError, match=r"^the key of job ids has 0 bytes, 16 or more are needed: .*jobs\.key: restore it"):
         allowed_by(loaded)
 
 

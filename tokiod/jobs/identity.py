@@ -22,6 +22,7 @@ import numpy as np
 
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.runtime.logger import get_logger
+from tokiod.tts.live.files import replacing
 from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 
 if TYPE_CHECKING:
@@ -101,17 +102,20 @@ def identities(jobs: JobsConfig, archive: ArchiveConfig, secret: Callable[[str],
 def _private_key(path: Path, table: Path) -> bytes:
     """Return the key that only the daemon's user can read, made at the first time. table: the directory of the job table."""
     try:
-        try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return path.read_bytes()
-        with os.fdopen(fd, "wb") as file:
-            file.write(secrets.token_hex(32).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        if any(table.glob("*/*")):
-            reason = "another one made the ids that the job table has: jobs that run now count twice, under both"
-            log.warning("jobs.key_made", path=str(path), reason=reason)
-        return path.read_bytes()
+        if not path.exists():
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(secrets.token_hex(32).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            if any(table.glob("*/*")):
+                reason = "another one made the ids that the job table has: jobs that run now count twice, under both"
+                log.warning("jobs.key_made", path=str(path), reason=reason)
+        key = path.read_bytes()
     except OSError as error:
         raise TokiodError(f"the key of job ids can't be made: {path}: {error.strerror}") from None
+    # Versions before 0.2.0 could be killed between making the file and writing it, or meet a full disk there.
+    if len(key) < MIN_KEY_BYTES:
+        remedy = "restore it from a backup, or remove it: then a new one is made, and jobs that run now count twice"
+        raise TokiodError(f"the key of job ids has {len(key)} bytes, {MIN_KEY_BYTES} or more are needed: {path}: {remedy}")
+    return key
