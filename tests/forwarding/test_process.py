@@ -300,10 +300,12 @@ def test_a_directory_is_of_one_process_and_of_a_sink_that_is_configured(play, tm
         run("j", Service(lambda: configuration.load(tmp_path / "tokiod.toml"), Notices()), Clock(MIDNIGHT))
     play({})
     fd = process._locked(tmp_path / "sinks/k", "k")
+    (tmp_path / "sinks/k/.cursor.json.tmp").write_text("half")
     opened = sorted(Path("/proc/self/fd").iterdir())
     with pytest.raises(TokiodError, match="another process runs the sink k; stop it first"):
         play({})
     assert sorted(Path("/proc/self/fd").iterdir()) == opened
+    assert (tmp_path / "sinks/k/.cursor.json.tmp").read_text() == "half"  # the other process is about to rename it
     os.close(fd)
     play({"open": stop})
 

@@ -229,7 +229,6 @@ def _state_directory(config: Config, name: str) -> Path:
     try:
         make_shared(directory.parent)
         make_shared(directory)
-        sweep(directory)
     except PermissionError:
         raise TokiodError(f"no permission to write to {directory}: run this as the user of the sinks, or see sink_state") from None
     except OSError as error:
@@ -238,14 +237,17 @@ def _state_directory(config: Config, name: str) -> Path:
 
 
 def _locked(directory: Path, name: str) -> int:
-    """Lock the state directory until the descriptor is closed. Raises TokiodError."""
+    """Lock the state directory until the descriptor is closed, and remove what a killed process left there. Raises TokiodError."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
     except OSError as error:
         raise TokiodError(f"{directory / LOCK_FILE} can't be opened: {error.strerror}") from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        sweep(directory)
+    except OSError as error:
         os.close(fd)
-        raise TokiodError(f"another process runs the sink {name}; stop it first") from None
+        if isinstance(error, BlockingIOError):
+            raise TokiodError(f"another process runs the sink {name}; stop it first") from None
+        raise TokiodError(f"the state directory {directory} can't be used: {error.strerror}") from None
     return fd
