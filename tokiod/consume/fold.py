@@ -71,12 +71,13 @@ class _Incomplete:
 class Fold:
     """Joins the parts of windows, and drops what is older than what was returned before.
 
-    malformed: messages that could not be decoded; outdated: those with a lower revision than an earlier message of the window.
+    malformed: messages that could not be decoded; outdated: those with a lower revision than an earlier message of the window; incomplete:
+    windows without all of their parts, as where the topic no longer has the first ones.
     remembered: windows whose revision is known, the latest ones.
     """
 
     def __init__(self, remembered: int = REMEMBERED_WINDOWS) -> None:
-        self.malformed = self.outdated = 0
+        self.malformed = self.outdated = self.incomplete = 0
         self._remembered = remembered
         self._newest: OrderedDict[_Window, _Revision] = OrderedDict()
         self._incomplete: dict[_Window, _Incomplete] = {}
@@ -103,6 +104,7 @@ class Fold:
 
     def _update(self, part: WindowPart, place: Place, offset: int) -> Update | None:
         window, revision = (part.system, part.dataset, part.start), (part.epoch, part.revision)
+        self._end_others(window, place)
         if revision < self._newest.get(window, revision):
             self.outdated += 1
             return None
@@ -113,6 +115,12 @@ class Fold:
         self._remember(window, revision)
         batch = _side_by_side([parts[number].batch for number in range(part.parts)])
         return Update(part.system, batch, part.start, part.end, part.epoch, part.revision, part.units)
+
+    def _end_others(self, window: _Window, place: Place) -> None:
+        """Give up windows without all of their parts that another one follows: a sink sends the parts of each one after another."""
+        for other in [other for other, one in self._incomplete.items() if one.place == place and other[0] == window[0] and other != window]:
+            del self._incomplete[other]
+            self.incomplete += 1
 
     def _joined(self, window: _Window, part: WindowPart, place: Place, offset: int) -> dict[int, WindowPart] | None:
         """Return the parts of a window once all are there."""
