@@ -1,6 +1,7 @@
 """The API over a real Unix socket, from real files, in a process of its own."""
 
 import json
+import shutil
 import socket
 import stat
 import time
@@ -473,3 +474,17 @@ def test_a_file_that_can_not_be_read_is_named_with_its_system(own_site):
     (system,) = json.loads(own_site.get("/api/v1/systems").body)["systems"]
     assert (system["datasets"], system["day"]) == ([], "")
     assert system["fault"].startswith(f"{own_site.file}: ")
+
+
+@pytest.mark.parametrize("day", [DAY, "2016-02-29"])
+def test_a_system_whose_files_are_in_an_archive_of_the_site_is_listed_with_its_day_and_datasets(tmp_path, day):
+    """Its pictures were drawn, but the list, and with it the page, had no dataset to choose."""
+    names = f'[site]\nnames = {{ gone = "The file system before" }}\narchives = ["{tmp_path}/old/%Y/%m/%d/{{system}}.hdf5"]\n'
+    made = WebSite(tmp_path, sections=names)
+    old = tmp_path / "old" / day.replace("-", "/") / "gone.hdf5"
+    old.parent.mkdir(parents=True)
+    shutil.copy(made.file, old)
+    with made.served():
+        found = {system["name"]: system for system in json.loads(made.get("/api/v1/systems").body)["systems"]}
+    assert {name: system["day"] for name, system in found.items()} == {"fs": DAY, "gone": day}
+    assert found["gone"]["datasets"] == found["fs"]["datasets"] != []

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import zlib
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.path_template import fill
 from tokiod.reader.derived import sources_of
 from tokiod.reader.errors import NoData, NoSuchDataset, NoSuchSystem, NotTts, StepChanged
 from tokiod.reader.files import Templates
@@ -41,7 +43,7 @@ from tokiod.web.refusal import (
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from msgspec import Raw
@@ -251,16 +253,23 @@ class Views:
 
     def _system(self, name: str, now: float) -> SystemLine:
         fault, today = "", self.config.calendar.day(int(now)).date
-        for date in (today - dt.timedelta(days=number) for number in range(MAX_DAYS_BACK)):
-            try:
-                part = self._parts.part(self.config.archive.file_of(date, name))
-            except FileNotFoundError:
-                continue
-            except TokiodError as error:
-                fault = fault or str(error)
-                continue
-            return SystemLine(name, [_dataset_line(part, dataset) for dataset in part.names], f"{date}", fault)
+        newest = (today - dt.timedelta(days=number) for number in range(MAX_DAYS_BACK))
+        for date in chain(newest, self._last_day(name)):
+            for path in (fill(template, date, name) for template in self.config.templates):
+                try:
+                    part = self._parts.part(path)
+                except FileNotFoundError:
+                    continue
+                except TokiodError as error:
+                    fault = fault or str(error)
+                    continue
+                return SystemLine(name, [_dataset_line(part, dataset) for dataset in part.names], f"{date}", fault)
         return SystemLine(name, [], "", fault)
+
+    def _last_day(self, system: str) -> Iterator[dt.date]:
+        """Yield the last day of a system whose files are old, as those of [site] archives may be: found among all files."""
+        if self.config.site.archives and (days := Templates(self.config.templates).days(system)):
+            yield days[1]
 
     def _source(self, given: Parameters, known: Collection[str]) -> str:
         if (source := given["source"]) and source not in known:
