@@ -12,6 +12,7 @@ from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.days import days
 from tokiod.reports.status import Gaps, JobLine, SourceLine, Today, status, troubled
+from tokiod.times import span
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -48,8 +49,9 @@ def ledger(config):
         yield ledger
 
 
-def store(ledger, start, end, cells=600, dropped=None):
-    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(start, end), dropped=dropped or {}), cells)], end + SETTLE)
+def store(ledger, start, end, cells=600, dropped=None, at=None):
+    meta = WindowMeta("one", "lmt", "fs", Window(start, end), dropped=dropped or {})
+    ledger.store([StoredEntry(meta, cells)], end + SETTLE if at is None else at)
 
 
 @contextmanager
@@ -116,7 +118,7 @@ def test_a_source_is_late_once_more_than_three_windows_are_due(config, ledger, u
     store(ledger, MIDNIGHT, until)
     with daemon(config):
         now = status(config, ledger, NOW)
-    late = f"its newest stored window ended {NOW - until:.0f} s ago" if health == "degraded" else ""
+    late = f"its newest stored window ended {span(NOW - until)} ago" if health == "degraded" else ""
     assert (now.health, now.sources[0].trouble, now.sources[0].reason) == (health, "late" if late else "", late)
 
 
@@ -126,8 +128,27 @@ def test_gaps_are_counted_and_make_an_archive_degraded_though_the_newest_window_
     store(ledger, NOON - 1200, NOON)
     with daemon(config):
         now = status(config, ledger, NOW)
-    assert (now.health, now.sources[0].trouble, now.sources[0].reason) == ("degraded", "late", "4200 s are due and not stored")
+    assert (now.health, now.sources[0].trouble, now.sources[0].reason) == ("degraded", "late", "1h10m are due and not stored")
     assert (now.sources[0].gaps, now.sources[0].watermark, now.sources[0].lag) == (Gaps(2, 4200, 0), NOON - 7200, SETTLE)
+
+
+def test_a_past_that_is_not_collected_yet_is_progress_and_no_trouble(config, ledger):
+    """A first start registers a source from its retention on, and collects the newest windows first: healthy for hours, it was late."""
+    store(ledger, NOON - 900, NOON)
+    with daemon(config):
+        first = status(config, ledger, NOW)
+        for n in range(20):
+            store(ledger, NOON - 900 - (n + 1) * WINDOW, NOON - 900 - n * WINDOW, at=NOW + 2 * n)
+        later = status(config, ledger, NOW + 40)
+        ledger.failed("one", Window(MIDNIGHT, MIDNIGHT + 3600), "Malformed", "no number", 3, NOW + 99, NOW + 40)
+        failed = status(config, ledger, NOW + 40)
+    past = NOON - 900 - MIDNIGHT
+    assert (first.health, first.sources[0].trouble, first.sources[0].gaps) == ("fine", "", Gaps(1, past, 0, past=past))
+    assert first.sources[0].past_left is None
+    left = past - 20 * WINDOW
+    assert (later.health, later.sources[0].gaps.past) == ("fine", left)
+    assert later.sources[0].past_left == pytest.approx(left / ((900 + 20 * WINDOW) / 40 - 1), abs=1)
+    assert (failed.health, failed.sources[0].reason) == ("degraded", "1h00m are due and not stored")
 
 
 def test_lost_spans_are_counted_separately_and_are_no_gaps(config, ledger):

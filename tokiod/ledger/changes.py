@@ -46,6 +46,9 @@ NUMBERS_PER_SECOND = 1_000_000
 LOST_NUMBERS = 100_000
 """More changes than the part of the ledger's log can hold that is not synced yet."""
 
+PACE_WINDOWS, MIN_PACE_WINDOWS = 200, 10
+"""Of how many of its latest windows the pace of a source is computed, and of how many at least."""
+
 _COLUMNS = 'seq, system, source, start, "end", kind, time'
 
 
@@ -75,6 +78,13 @@ SELECT max(coalesce(max(seq), 0) + 1, (SELECT coalesce(max(first), 1) FROM chang
 def record(sql: sqlite3.Connection, system: str, source: str, spans: Iterable[tuple[int, int]], kind: Kind, now: float) -> None:  # noqa: PLR0913, PLR0917 - a row
     """Add a row for each span, inside a transaction of the ledger."""
     sql.executemany(_INSERT, [(system, source, start, end, kind, now) for start, end in spans])
+
+
+def pace(sql: sqlite3.Connection, source: str, now: float) -> float:
+    """Return how many seconds of a source's time its latest windows have per second in which they were stored, 0 for a few alone."""
+    latest = """SELECT "end" - start AS seconds, time FROM changes WHERE source = ? AND kind = 'rows' ORDER BY seq DESC LIMIT ?"""
+    seconds, count, since = sql.execute(f"SELECT sum(seconds), count(*), min(time) FROM ({latest})", (source, PACE_WINDOWS)).fetchone()  # noqa: S608 - our own words
+    return float(seconds / (now - since)) if count >= MIN_PACE_WINDOWS and now > since else 0.0
 
 
 class ChangeLog:

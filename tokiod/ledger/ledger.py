@@ -258,6 +258,10 @@ class Ledger:
         """Return the unstored span whose last attempt is the newest."""
         return spans.last_failure(self._database.sql, source)
 
+    def pace(self, source: str, now: float) -> float:
+        """Return how many seconds of a source's time its latest windows have per second in which they were stored, 0 for a few alone."""
+        return changes.pace(self._database.sql, source, now)
+
     def lost_seconds(self, source: str) -> int:
         """Return how many seconds of a source are lost."""
         return spans.lost_seconds(self._database.sql, source)

@@ -18,6 +18,7 @@ from tokiod.published.hosts import HostState  # noqa: TC001 - msgspec reads anno
 from tokiod.published.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.ranges import Ranges
 from tokiod.reports.days import due_seconds
+from tokiod.times import span
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ class Gaps(msgspec.Struct, frozen=True):
     """The gaps of a source: number of spans that are due and not stored, seconds in them; lost: seconds that are no longer available.
 
     empty: seconds for which the source answered without a record, at a time when it had none at all; they are not among `seconds`.
+    past: those of `seconds` that lie before all that is stored, and were not asked for yet: they are collected after what is newer.
     """
 
     spans: int
     seconds: int
     lost: int
     empty: int = 0
+    past: int = 0
 
 
 class Today(msgspec.Struct, frozen=True):
@@ -71,7 +74,8 @@ class SourceLine(msgspec.Struct, frozen=True):
     trouble, reason: what is wrong with it and why, both empty if nothing is.
     watermark: nothing is missing before it, None while nothing that is expected is stored; lag: seconds from the newest stored window's
     end to now, 0 where that end lies in the future, as for a source that is not replayable; cells_per_second: cells of the last window by
-    its length; empty_windows: windows in a row without a record, up to the newest one that the source answered; today: None of a watched
+    its length; past_left: seconds until the past is collected, by the pace of the latest windows, None where none is or the pace is
+    unknown; empty_windows: windows in a row without a record, up to the newest one that the source answered; today: None of a watched
     folder and before the first start.
     """
 
@@ -96,6 +100,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     empty_windows: int = 0
     today: Today | None = None
     why: dict[str, Why] = {}
+    past_left: int | None = None
 
 
 class FileLine(msgspec.Struct, frozen=True):
@@ -207,9 +212,9 @@ def _lateness(line: SourceLine, source: SourceConfig) -> str:
     """Return why a source is late, "" if it is not."""
     tolerated = LATE_WINDOWS * source.window
     if source.polled and (line.lag or 0) > tolerated + source.settle:
-        return f"its newest stored window ended {line.lag} s ago"
-    if source.polled and line.gaps.seconds > tolerated:
-        return f"{line.gaps.seconds} s are due and not stored"
+        return f"its newest stored window ended {span(line.lag or 0)} ago"
+    if source.polled and (missing := line.gaps.seconds - line.gaps.past) > tolerated:
+        return f"{span(missing)} are due and not stored"
     return ""
 
 
@@ -223,6 +228,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     last = known.last
     silence = ledger.silence(config.name, known.data_end, int(now))
     watermark, gaps = _progress(config, known, ledger, calendar, now)
+    pace = ledger.pace(config.name, now) if gaps.past else 0.0
     return SourceLine(
         name=config.name,
         kind=config.kind,
@@ -244,6 +250,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
         why=ledger.why_dropped(config.name),
         empty_windows=0 if silence is None else -(-silence.seconds // config.window),
         today=_today(ledger, config.name, calendar.day(int(now)), known.since or 0, due),
+        past_left=int(gaps.past / (pace - 1)) if pace > 1 else None,
     )
 
 
@@ -284,11 +291,14 @@ def _progress(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: 
         return ledger.watermark(source.name) or None, Gaps(0, 0, lost)
     ours = expected(source, known.since, ledger, calendar, now)
     since, due = ours.since, ours.settled
-    reached, spans, seconds, empty_seconds = since, 0, 0, 0
+    reached, spans, seconds, empty_seconds, past = since, 0, 0, 0, 0
     watermark: int | None = None
     for start, end, is_empty in sorted([*ours.answered, *((one.start, one.end, False) for one in ours.gone)]):
         if start > reached or is_empty:
             watermark = reached if watermark is None else watermark
+        if start > reached == since:
+            asked = [one.window for one in ledger.unstored(source.name)]
+            past = sum(hole.seconds for hole in Ranges((one.start, one.end) for one in asked).holes(since, min(start, due)))
         if start > reached:
             spans, seconds = spans + (reached < due), seconds + max(0, min(start, due) - reached)
         if is_empty:
@@ -300,7 +310,7 @@ def _progress(source: SourceConfig, known: SourceRow, ledger: Ledger, calendar: 
     # Of most sources the row tells it without another query.
     if not known.has_sample_after(since) and not ledger.has_reached(source.name, since):
         watermark = None
-    return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds)
+    return watermark, Gaps(spans, seconds, lost + sum(one.seconds for one in ours.gone), empty_seconds, past)
 
 
 def _files(config: Config, systems: set[str], calendar: Calendar, now: float) -> Iterator[tuple[str, Day, Path]]:

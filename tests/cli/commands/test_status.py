@@ -8,10 +8,11 @@ import sys
 import pytest
 from commanded import configured, ledger_of, ran, source
 
-from tokiod.cli.commands.status_view import Rates, span, watched
+from tokiod.cli.commands.status_view import Rates, watched
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.reports.status import SourceLine, Status
+from tokiod.times import span
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 

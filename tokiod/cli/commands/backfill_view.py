@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from tokiod.archive.lock import lock_owner
-from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.lookup import configured_source
 from tokiod.cli.common.output import echo, echo_json
@@ -19,7 +18,7 @@ from tokiod.cli.common.tables import show, table
 from tokiod.ledger.jobs import JobState  # noqa: TC001 - a field's type
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
-from tokiod.window import iso
+from tokiod.times import iso, span
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.commands.completion import source_names
-from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system, polled_source
@@ -19,6 +18,7 @@ from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports.gaps import clipped, gaps, outages, seconds
+from tokiod.times import span
 from tokiod.window import LATEST, iso
 
 if TYPE_CHECKING:

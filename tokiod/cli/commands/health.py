@@ -9,7 +9,6 @@ import click
 
 from tokiod.analysis.health import SeveralFileSystems, health, needed
 from tokiod.cli.commands.completion import system_or_file_names
-from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import files_at
@@ -17,6 +16,7 @@ from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.tables import line, show, table
 from tokiod.reader.part import OpenParts
 from tokiod.reports.quantities import quantity
+from tokiod.times import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokiod.cli.commands.status_view import sink_trouble, span
+from tokiod.cli.commands.status_view import sink_trouble
 from tokiod.cli.common.tables import show, table
+from tokiod.times import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

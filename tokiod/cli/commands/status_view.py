@@ -13,7 +13,7 @@ from rich.live import Live
 
 from tokiod.cli.common.tables import Fitted, line, show, table
 from tokiod.dropped import Why
-from tokiod.window import iso
+from tokiod.times import iso, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -143,6 +143,7 @@ def _details(source: SourceLine) -> Iterator[tuple[str, str]]:
     yield "stored", f"{source.windows} windows, {source.cells} cells, {source.cells_per_second:.0f} cells/s in the last window"
     yield "today", "-" if source.today is None else _today(source.today)
     yield "gaps", _gaps(source.gaps)
+    yield "past", _past(source) if source.gaps.past else "-"
     dropped = sorted(source.dropped.items())
     yield "dropped", "\n".join(f"{count} {reason}{source.why.get(reason, Why())}" for reason, count in dropped) or "-"
     yield "last error", f"{source.last_error} (attempt {source.attempts})" if source.last_error else "-"
@@ -189,6 +190,11 @@ def _cells(source: SourceLine) -> tuple[str, ...]:
     )
 
 
+def _past(source: SourceLine) -> str:
+    left = "" if source.past_left is None else f", in about {span(source.past_left)}"
+    return f"collecting the past: {span(source.gaps.past)} left{left}"
+
+
 def _gaps(found: Gaps) -> str:
     text = "-" if not found.spans else f"{found.spans} ({span(found.seconds)})"
     text += f", {span(found.lost)} lost" if found.lost else ""
@@ -198,6 +204,8 @@ def _gaps(found: Gaps) -> str:
 def _troubles(now: Status) -> Iterator[Text]:
     """Yield what is wrong with each source, in the words of the log, to be printed below the tables; else its last error."""
     for source in now.sources:
+        if source.gaps.past and source.state == "running":
+            yield line(f"{source.name}: {_past(source)}")
         if source.trouble and source.reason:
             yield line(f"{source.name}: {source.trouble}: {source.reason}", style="yellow")
         elif error := source.reason or source.last_error:
@@ -248,17 +256,3 @@ def _jobs(now: Status) -> Iterator[Text]:
     for job in now.jobs:
         text = f"backfill {job.id} of {job.source}: {job.state}, {job.windows} windows, {span(job.seconds_left)} left"
         yield line(text + (f"; {job.error}" if job.error else ""))
-
-
-def span(seconds: int) -> str:
-    """Format a number of seconds: 45s, 12m, 3h05m, 4d02h."""
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes_rest = divmod(minutes, 60)
-    days, hours_rest = divmod(hours, 24)
-    if days:
-        return f"{days}d{hours_rest:02}h"
-    if hours:
-        return f"{hours}h{minutes_rest:02}m"
-    if minutes:
-        return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
-    return f"{rest}s"
