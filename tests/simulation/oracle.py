@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -92,6 +93,11 @@ class Acknowledged:
             self.gone[collected.meta.source].discard(key)
             self.sent.pop((collected.meta.source, *key), None)
 
+    def strays(self, source: str) -> Iterable[tuple[str, str, int]]:
+        """Yield the samples of a source that are not acknowledged, and that its files may have or not."""
+        yield from self.gone[source]
+        yield from (key for name, *key in self.sent if name == source)
+
     def forget(self, sources: Iterable[str], window: Window) -> None:
         """Expect nothing of a window any more: an operator took its file away."""
         for source in sources:
@@ -105,7 +111,8 @@ class _Files:
     """The files as they are now, each read once."""
 
     def __init__(self, config: Config, is_damaged: Callable[[Path], bool]) -> None:
-        self.day = cache(Calendar(config.timezone).day)
+        self.calendar = Calendar(config.timezone)
+        self.day = cache(self.calendar.day)
         self.path = config.archive.file
         self.of = cache(lambda day, system: DAMAGED if is_damaged(path := self.path(day, system)) else read(path))
 
@@ -116,15 +123,21 @@ class _Files:
             return None
         return {} if file is None else (file.raw if is_raw else file.cells).get((dataset, name), {})
 
+    def sound(self, source: Source) -> list[tuple[Day, Held]]:
+        """Return the days of a source that have a file which is not damaged."""
+        found = [(day, self.of(day, source.system)) for day in days(self.calendar, source.origin, source.end)]
+        return [(day, file) for day, file in found if file is not None and file is not DAMAGED]
+
 
 def check_now(
     config: Config, sources: Mapping[str, Source], acknowledged: Acknowledged, ledger: Ledger | None, is_damaged: Callable[[Path], bool]
 ) -> None:
-    """Each acknowledged sample is in its file, and so is each that the ledger calls stored. Raises Wrong."""
+    """Each acknowledged sample is in its file, and so is each that the ledger calls stored; cells are those that follow. Raises Wrong."""
     files = _Files(config, is_damaged)
     for source in sources.values():
         stored = None if ledger is None else ledger.stored(source.name)
         _check_acknowledged(source, acknowledged, stored, files)
+        _check_cells(source, acknowledged, files)
         for key in sorted(acknowledged.gone[source.name]) if stored is not None else ():
             _check_gone(source, key, stored, files)
 
@@ -140,6 +153,52 @@ def _check_acknowledged(source: Source, acknowledged: Acknowledged, stored: Rang
         claim = "stored" if stored is not None and stored.covers(Window(time, time + source.step)) else "not stored"
         place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
         raise Wrong(f"acknowledged, but not in {place}: {found.get(time)}, not {value}; the ledger calls it {claim}")
+
+
+def _check_cells(source: Source, acknowledged: Acknowledged, files: _Files) -> None:
+    """Each cell is the one that follows from what was acknowledged, unless other samples that may be there count for it. Raises Wrong."""
+    known: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for (dataset, name, time), value in acknowledged.samples[source.name].items():
+        known[dataset, name][source.row(time)] = value
+    strays: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for dataset, name, time in acknowledged.strays(source.name):
+        strays[dataset, name].add(source.row(time))
+    held = files.sound(source)
+    for column in product(source.datasets, source.born):
+        right, unsure = _follows(source, column[0], known[column], strays[column])
+        for day, file in held:
+            got = {source.row(time): cell for time, cell in file.cells.get(column, {}).items()}
+            want = {row: right[row] for row in range(source.row(day.start), source.row(day.end)) if row in right}
+            if got != want and (wrong := sorted({row for row, _ in got.items() ^ want.items()} - unsure)):
+                place = f"{source.system} of {day.date}: {' '.join(column)} {iso(source.origin + wrong[0] * source.step)}"
+                cells = f"{got.get(wrong[0])}, and {want.get(wrong[0])} follows from what is acknowledged"
+                raise Wrong(f"in {file.form} {place} is {cells}")
+
+
+def _follows(source: Source, dataset: str, samples: dict[int, int], strays: set[int]) -> tuple[dict[int, float], set[int]]:
+    """Return the cells that follow from samples, by row, and the rows whose cells may be others because of strays.
+
+    A sample in row r closes the cell before it. All cells up to the first anchor after it may depend on it: up to that of a nonzero
+    sample that is not below its nonzero predecessor, if no row between the two strays.
+    """
+    if dataset != COUNTER:
+        return {row: float(value) for row, value in samples.items()}, strays
+    cells: dict[int, float] = {}
+    for is_old in (True, False):
+        cells |= _cells(source, dataset, {row: value for row, value in samples.items() if (row <= source.last_old_row) == is_old})
+    unsure: set[int] = set()
+    for stray in strays:
+        predecessor: int | None = None
+        for row in range(stray, max([*samples, *strays]) + 1):
+            unsure.add(row - 1)
+            value = samples.get(row, 0)
+            if row in strays:
+                predecessor = None
+            elif value:
+                if predecessor is not None and value >= predecessor:
+                    break
+                predecessor = value
+    return cells, unsure
 
 
 def _check_gone(source: Source, key: tuple[str, str, int], stored: Ranges, files: _Files) -> None:

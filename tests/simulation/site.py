@@ -41,6 +41,7 @@ from tests.simulation.nodes import Nodes
 from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed, days, read
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
+from tests.support.followed_archive import Cells, FollowedArchive
 from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.bus import feed, sender
 from tokiod.bus.receiver import SILENCE_SECONDS
@@ -50,6 +51,7 @@ from tokiod.config.sections import ArchiveConfig, BusConfig, HubConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import TokiodError
 from tokiod.jobs import table as job_table
+from tokiod.ledger import changes
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
@@ -80,6 +82,8 @@ MAX_FRAME_BYTES = 96
 """Of the bus, where there are no jobs."""
 MERGE_WINDOWS = 4
 """Of the job table, which are merged at once."""
+NEWEST_CHANGES, MERGED_CHANGES, MAX_FOLLOWED = 3, 6, 20
+"""Of the change log: rows that are not merged yet, and those that are merged at once; how many a sink takes between two events."""
 MAX_CHECKS, SUMS_OF_CHECKS = 12, 4
 """In how many of them, and at the end, sums are compared: one in so many."""
 SETTLE_CHECK_SECONDS = 900.0
@@ -177,6 +181,7 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
     """
     before = file_scan.FILES_PER_TURN, feed.MAX_FRAME_BYTES, feed.MAX_PIECE_CELLS, sender.PART_BYTES
     merged, opened = job_table.MERGE_WINDOWS, job_table.opened
+    log = changes.NEWEST_ROWS, changes.MERGED_ROWS
     secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
     def set_to(files: int, frame_bytes: int, cells: int, part_bytes: int) -> None:
@@ -187,10 +192,12 @@ def _small_limits(plan: Plan) -> Callable[[], None]:
         set_to(*before)
         secrets.token_hex = secret
         job_table.MERGE_WINDOWS, job_table.opened = merged, opened
+        changes.NEWEST_ROWS, changes.MERGED_ROWS = log
 
     small = MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8, MAX_FRAME_BYTES
     set_to(1, *(before[1:] if plan.has_jobs or plan.has_nodes else small))
     job_table.MERGE_WINDOWS = MERGE_WINDOWS
+    changes.NEWEST_ROWS, changes.MERGED_ROWS = NEWEST_CHANGES, MERGED_CHANGES
     # The key of job ids is part of what the log says of a job.
     secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
     return set_back
@@ -259,6 +266,10 @@ class Site:
         chance = random.Random(f"subscriber/{plan.seed}")
         self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
+        everything = Window(min(one.origin for one in self.all_sources.values()), plan.end + SETTLE_DAYS * 86400)
+        self._chance_of_sink = random.Random(f"sink/{plan.seed}")
+        system = self._chance_of_sink.choice(sorted({one.system for one in self.config.source}))
+        self.followed = FollowedArchive(self._cells_in, [system], everything)
         self.journal.on_event |= {
             "file.set_aside": self._file_set_aside,
             "file.gone": self._file_gone,
@@ -447,6 +458,7 @@ class Site:
             await self.machine.has_power.wait()
             self.journal.note(f"event {event}")
             self._copy_ledger()
+            self._follow()
             self.counts[event.kind] += self._happen(event)
         await self._sleep_until(plan.end - plan.begin)
         await self._settle()
@@ -741,6 +753,21 @@ class Site:
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             self._ledgers = [*self._ledgers[-5:], (self.loop.now, ledger.serialize())]
 
+    def _follow(self) -> None:
+        """Let a sink take some changes of the log, and their cells from the files."""
+        with suppress(TokiodError, LedgerError), Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+            self.followed.follow(ledger, self._chance_of_sink.randint(1, MAX_FOLLOWED))
+
+    def _cells_in(self, system: str, window: Window) -> Cells:
+        """Return the cells of a system's files in a window; none of a file that another program damaged."""
+        found: Cells = {}
+        for day in days(self.calendar, window.start, window.end):
+            path = self.config.archive.file(day, system)
+            held = None if self.machine.is_damaged(path) else read(path)
+            for column, cells in () if held is None else held.cells.items():
+                found |= {(*column, time): cell for time, cell in cells.items() if window.start <= time < window.end}
+        return found
+
     def _files(self) -> list[Path]:
         return sorted(path for path in self.config.archive.files() if path.parent.name != OTHER)
 
@@ -914,6 +941,17 @@ class Site:
                 self.counts[f"rows of {what} compared"] += rows
                 self.counts[f"sums of {what} compared"] += sums
 
+    def _check_followed(self) -> None:
+        """A sink that took each change that was logged has every cell, and no other. Raises Wrong."""
+        with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+            self.followed.follow(ledger, MAX_FOLLOWED)
+            while not self.followed.is_current(ledger):
+                self.followed.follow(ledger, MAX_FOLLOWED)
+        for system, cells in self.followed.cells.items():
+            if wrong := cells.items() ^ self._cells_in(system, self.followed.everything).items():
+                raise Wrong(f"a sink of {system} has other cells than the files, {len(wrong)}: {sorted(wrong)[:4]}")
+        self.counts["files read whole by a sink"] += self.followed.from_files
+
     def _sound_files(self, source: Source) -> dict[int, dict[tuple[str, str], dict[int, float]]]:
         """Return the cells of the files of a source that no other program damaged, by the beginning of their day."""
         found = {}
@@ -993,6 +1031,7 @@ class Site:
         self._check(self.directory)
         check_end(self.config, self.all_sources)
         self.subscriber.check()
+        self._check_followed()
         (self.directory / "undisturbed").mkdir()
         with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
             self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, ledger, self.directory / "undisturbed")

@@ -103,7 +103,7 @@ def test_a_writer_that_does_not_sync_is_found(monkeypatch):
 def test_days_that_do_not_learn_the_first_samples_of_the_next_are_found(monkeypatch):
     monkeypatch.setattr(Seams, "_correct_before", lambda *_: None)
     monkeypatch.setattr(Seams, "_take_from_after", lambda *_: None)
-    assert "in the end" in play(replace(NIGHT, events=())).wrong
+    assert "follows from what is acknowledged" in play(replace(NIGHT, events=())).wrong
 
 
 def test_an_old_day_that_is_backfilled_has_its_last_cell():
@@ -219,6 +219,15 @@ def test_rows_of_jobs_that_are_acknowledged_before_they_are_synced_are_found(mon
 def test_a_window_that_is_published_before_a_change_is_found(monkeypatch):
     monkeypatch.setattr(TtsSink, "_note_changes", lambda *_: None)
     assert "a subscriber has" in play(replace(NIGHT, events=())).wrong
+
+
+def test_changes_that_are_not_logged_or_are_lost_as_they_are_merged_are_found(monkeypatch):
+    plan = replace(NIGHT, window=1200, step=600, events=(Event(300.0, "restart", 1),))
+    assert not play(plan).wrong
+    for name, lost in (("merged", lambda rows: list(rows)[-1:]), ("record", lambda *_: None)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"tokiod.ledger.changes.{name}", lost)
+            assert "a sink of fs0 has other cells" in play(plan).wrong
 
 
 def test_a_clock_that_is_a_month_ahead_at_the_first_start_moves_no_watermark():

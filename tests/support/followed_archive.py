@@ -40,7 +40,8 @@ class FollowedArchive:
             self._cursor = state.epoch, state.head
             return
         for change in ledger.changes.after(seq, limit):
-            self._take(change.system, change.window)
+            if change.system in self.cells:
+                self._take(change.system, change.window)
             self._cursor = epoch, change.seq
 
     def is_current(self, ledger: Ledger) -> bool:
