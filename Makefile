@@ -15,7 +15,6 @@ SEED   ?=
 # Packages of which the tests must run 95 % of all lines and branches.
 COVERED := tokiod/tts sinks tokiod/ledger tokiod/writer
 
-SEQUENCES ?= 2000
 EDITS  ?= 300
 CASES  ?= 200
 
@@ -40,7 +39,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 PAGE   ?=
 
-.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults mutants torture kafka-kills sink-outage hosts unknown-clients soak fuzz
+.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults mutants torture kafka-kills sink-outage hosts unknown-clients soak fuzz
 .PHONY: engines proofs read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -53,7 +52,6 @@ help:
 	@echo "make bench-against  COMMIT=7988c9c [ONLY='storage lmt']: the benchmarks of an older commit and of this tree in turns; what is more than 5 % slower"
 	@echo "make engines   [DAYS=30]: hourly sums of a month by tokiod.open, dask.distributed, DuckDB and Spark (in an environment of its own); all the same numbers"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration, metrics of nodes"
-	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
 	@echo "make faults    [NAMES='a1 j2']: each of ten old faults restored in a copy of the tree; its tests must fail there"
@@ -151,9 +149,6 @@ agent: install
 
 nodes: install
 	@$(BIN)/python -m tests.hub --nodes $(NODES) --kills $(KILLS) $(if $(SEED),--seed $(SEED))
-
-model: install
-	@$(BIN)/python -m tests.model --sequences $(SEQUENCES)
 
 simulate: install
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(if $(TALLY),--tally $(TALLY))

@@ -71,7 +71,7 @@ FAST = tuple(f"tests/system/test_{name}.py" for name in ("torture", "five_source
 """Modules with a fast simulated clock and limits in real time: one at a time, and before all others on the processor."""
 OTHERS_NICE = 5
 GC_THRESHOLD_OBJECTS = 50_000
-FIRST = (FAST, "tests/model/", "tests/system/", "")
+FIRST = (FAST, "tests/system/", "")
 """What takes longest begins first. The modules outside tests/system are short, and fill the workers evenly at the end."""
 
 

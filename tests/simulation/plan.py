@@ -6,12 +6,18 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.support.model_site import NIGHTS
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+NIGHTS = {
+    "UTC": 1_517_184_000,
+    "America/Los_Angeles": 1_541_228_400,
+    "Europe/Berlin": 1_521_846_000,
+    "Asia/Kolkata": 1_517_164_200,
+}
+"""A midnight of each zone; two of them come the day before the clocks change: the second day has 24, 25, 23 and 24 hours."""
 MEDIAN_HOURS, MAX_HOURS = 6.0, 40 * 24
 EVENTS_PER_HOUR = 0.9
 MIN_EVENTS, MAX_EVENTS = 3, 60

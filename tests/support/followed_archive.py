@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from model_archive import Held
-
     from tokiod.ledger.ledger import Ledger
     from tokiod.window import Window
 
@@ -50,14 +48,3 @@ class FollowedArchive:
     def _take(self, system: str, window: Window) -> None:
         kept = {cell: value for cell, value in self.cells[system].items() if not window.start <= cell[2] < window.end}
         self.cells[system] = kept | self.read(system, window)
-
-
-def cells_of(held: Held, start: int, step: int, window: Window) -> Cells:
-    """Return the cells of a file that begins at `start` in a window."""
-    found: Cells = {}
-    for dataset, names in held.columns.items():
-        for name in names:
-            for row, value in held.cells(dataset, name).items():
-                if window.start <= (time := start + row * step) < window.end:
-                    found[dataset, name, time] = value
-    return found
