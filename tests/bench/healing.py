@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.measure import Row
-from tokiod.simulator.site import CORI, Site
+from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPOCH = 1_795_132_800
 LAG = "below 2 windows"
-SMALL = {"hosts": 4, "devices": 2, "cores": 2}
+CORI, SMALL = {"hosts": 288, "devices": 4, "cores": 16}, {"hosts": 4, "devices": 2, "cores": 2}
 
 
 def rows(directory: Path, *, quick: bool) -> Iterator[Row]:

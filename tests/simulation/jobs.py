@@ -19,10 +19,9 @@ from tests.simulation.job_sums import Days, Truth, check_sums
 from tests.simulation.oracle import Wrong
 from tokiod.errors import CollectError, Transient
 from tokiod.jobs.rows import read
-from tokiod.simulator.jobs.commands import JobCommands, block
 from tokiod.simulator.jobs.expected import id_of
 from tokiod.simulator.jobs.work import SERVERS as NAMES
-from tokiod.simulator.jobs.work import Work
+from tokiod.simulator.jobs.work import JobCommands, Work, block
 from tokiod.simulator.site import Site
 from tokiod.window import iso
 

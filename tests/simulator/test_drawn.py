@@ -12,7 +12,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__ as VECTOR_INSTRUCTION
 from tokiod.simulator.drawn import power
 from tokiod.simulator.elastic.collectd import Collectd
 from tokiod.simulator.esnet.rates import Esnet
-from tokiod.simulator.gpfs.sensors import Gpfs
+from tokiod.simulator.gpfs import Gpfs
 from tokiod.simulator.load import Load
 from tokiod.simulator.site import Site
 

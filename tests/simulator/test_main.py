@@ -102,36 +102,6 @@ def test_collectd_answers_until_sigterm(tmp_path):
     assert 2 * 13 * 58 <= counted <= 2 * 13 * 62
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--listen", "here", "--clock", "0@0x1"], "Invalid value for '--listen'"),
-        (["--listen", "127.0.0.1:0", "--clock", "noon"], "Invalid value for '--clock'"),
-        (["--listen", "127.0.0.1:0", "--clock", f"{MIDNIGHT}@0x1", "--hosts", "0"], "at least one host"),
-        (["--listen", "203.0.113.1:9", "--clock", f"{MIDNIGHT}@0x1"], "can't listen on 203.0.113.1:9: "),
-        (["--clock", "0@0x1"], "Missing option '--listen'"),
-    ],
-)
-def test_a_mistake_about_collectd_is_one_message_and_not_a_traceback(options, message):
-    result = CliRunner().invoke(simulator, ["collectd", *options])
-    assert message in result.output
-    assert result.exit_code in (1, 2)
-
-
-def test_cori_has_the_sizes_of_cori(monkeypatch):
-    served = []
-
-    async def serve(site, *_):
-        served.append(site)
-
-    monkeypatch.setattr("tokiod.simulator.elastic.server.serve", serve)
-    result = CliRunner().invoke(
-        simulator, ["collectd", "--listen", "127.0.0.1:1", "--clock", f"{MIDNIGHT}@0x1", "--cori", "--history", "1d"]
-    )
-    assert result.exit_code == 0, result.output
-    assert [(site.hosts, site.devices, site.cores, site.epoch) for site in served] == [(288, 4, 16, MIDNIGHT - 86400)]
-
-
 @pytest.mark.system
 def test_esnet_answers_until_sigterm(tmp_path):
     port = free_port()
@@ -172,6 +142,7 @@ def test_programs_answer_until_sigterm(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (["collectd", "--listen", "203.0.113.1:9"], "203.0.113.1"),
         (["esnet", "--listen", "here"], "Invalid value for '--listen'"),
         (["esnet", "--listen", "203.0.113.1:9"], "203.0.113.1"),
         (["mmperfmon", "--bin", "/proc/nowhere"], "/proc/nowhere"),

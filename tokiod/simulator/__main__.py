@@ -13,10 +13,10 @@ from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.runtime.process_setup import die_with_parent
 from tokiod.simulator import fake_commands as commands
-from tokiod.simulator.gpfs.mmperfmon import Mmperfmon
-from tokiod.simulator.jobs.commands import NAME, JobCommands
-from tokiod.simulator.lustre.commands import LustreCommands
-from tokiod.simulator.site import CORI, STEP, Site
+from tokiod.simulator.gpfs import Mmperfmon
+from tokiod.simulator.jobs.work import NAME, JobCommands
+from tokiod.simulator.lustre import LustreCommands
+from tokiod.simulator.site import STEP, Site
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+_LISTEN = click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Address to listen on.")
+_BIN = click.option("--bin", "directory", type=click.Path(path_type=Path), required=True, help="Directory for the programs.")
+_CLOCK = click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
+_SAVED = click.Path(path_type=Path, exists=True, dir_okay=False)
+_SITE = click.option("--site", "saved", type=_SAVED, required=True, help="A saved site.")
+
+
 @click.group()
 @click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 def simulator(parent: int | None) -> None:
@@ -42,13 +49,8 @@ def simulator(parent: int | None) -> None:
 
 @simulator.command()
 @click.option("--database", type=click.Path(path_type=Path, dir_okay=False), required=True, help="SQLite file; created or continued.")
-@click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
-@click.option(
-    "--site",
-    "saved",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A saved site (JSON) instead of the options below.",
-)
+@_CLOCK
+@click.option("--site", "saved", type=_SAVED, help="A saved site (JSON) instead of the options below.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--osts", default=24, show_default=True)
 @click.option("--osss", default=24, show_default=True)
@@ -62,51 +64,21 @@ def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int,
     """Keep an LMT database in SQLite that grows every 5 s of the clock."""
     from tokiod.simulator.lmt.database import simulate  # noqa: PLC0415 - each kind starts alone, and often in tests
 
-    try:
-        site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
-        asyncio.run(_until_terminated(simulate(database, site, clock)))
-    except (TokiodError, ValueError, KeyError) as error:
-        raise click.ClickException(str(error)) from None
+    def site() -> Site:
+        return Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
+
+    _run(lambda: simulate(database, site(), clock))
 
 
 @simulator.command()
-@click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Address to listen on.")
-@click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
-@click.option(
-    "--site",
-    "saved",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A saved site (JSON) instead of the options below.",
-)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--hosts", default=16, show_default=True)
-@click.option("--devices", default=4, show_default=True, help="Number per host.")
-@click.option("--cores", default=8, show_default=True, help="Number per host.")
-@click.option("--cori", is_flag=True, help="The burst buffer of Cori: 288 hosts with 4 devices and 16 cores.")
-@click.option("--late", type=_seconds, metavar="SPAN", default="25s", show_default=True, help="Largest delay of late documents.")
-@click.option("--history", type=_seconds, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
-@click.option("--growth", type=_seconds, metavar="SPAN", help="When the last host appears, after the first sample. [default: at once]")
-@click.option(
-    "--trouble/--no-trouble", default=True, show_default=True, help="Late, missing and repeated documents, and malformed numbers."
-)
-def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None, history: int, cori: bool, **sizes: Any) -> None:  # noqa: FBT001
+@_LISTEN
+@_CLOCK
+@_SITE
+def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
     """Serve collectd's documents as Elasticsearch does."""
     from tokiod.simulator.elastic.server import serve  # noqa: PLC0415 - as above
 
-    try:
-        sizes |= CORI if cori else {}
-        site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
-        asyncio.run(_until_terminated(serve(site, clock, *listen)))
-    except OSError as error:
-        raise click.ClickException(f"can't listen on {listen[0]}:{listen[1]}: {error}") from None
-    except (TokiodError, ValueError, KeyError) as error:
-        raise click.ClickException(str(error)) from None
-
-
-_LISTEN = click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Address to listen on.")
-_BIN = click.option("--bin", "directory", type=click.Path(path_type=Path), required=True, help="Directory for the programs.")
-_CLOCK = click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
-_SITE = click.option("--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True, help="A saved site.")
+    _run(lambda: serve(Site.read(saved), clock, *listen))
 
 
 @simulator.command()
@@ -115,9 +87,9 @@ _SITE = click.option("--site", "saved", type=click.Path(path_type=Path, exists=T
 @_SITE
 def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
     """Serve the rates of routers' interfaces as ESnet does."""
-    from tokiod.simulator.esnet import server as esnet_server  # noqa: PLC0415 - as above
+    from tokiod.simulator.esnet.server import serve  # noqa: PLC0415 - as above
 
-    _run(lambda: esnet_server.serve(Site.read(saved), clock, *listen))
+    _run(lambda: serve(Site.read(saved), clock, *listen))
 
 
 @simulator.command()
@@ -154,7 +126,7 @@ def jobs(directory: Path, clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def nodes(keys: Path, hub: str, clock: SimulatedClock, saved: Path) -> None:
     """Run the agents of compute nodes, with known rows."""
-    from tokiod.simulator.nodes.agents import report  # noqa: PLC0415 - as above
+    from tokiod.simulator.nodes import report  # noqa: PLC0415 - as above
 
     _run(lambda: report(Site.read(saved), clock, keys, hub))
 

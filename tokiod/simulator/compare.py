@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import h5py
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.simulator.lmt.expected import Answer
+    from tokiod.simulator.expected import Answer, Expected
 
 Kind = Literal["lost", "extra", "different"]
 
@@ -72,13 +72,6 @@ class Comparison:
         )
 
 
-class Knowing(Protocol):
-    """The expected cells of a file, by its time span: the `expected` modules of the simulator."""
-
-    def of(self, file: Window) -> dict[str, Answer]:
-        """Return the expected cells of every dataset."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Allowed:
     """Cells that may differ because they are not determined yet, and cells that may be missing because the source was down."""
@@ -87,7 +80,7 @@ class _Allowed:
     dead: tuple[Window, ...]
 
 
-def compare(path: Path, answers: Knowing, *, determined: bool = False, dead: Iterable[Window] = ()) -> Comparison:
+def compare(path: Path, answers: Expected, *, determined: bool = False, dead: Iterable[Window] = ()) -> Comparison:
     """Compare every cell of a TTS file, live or sealed, with the cells expected after the windows of `answers` are stored.
 
     determined: leave out the cells that other windows, stored meanwhile, may change: the way to look at a daemon that is running.

@@ -25,9 +25,6 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that LMT 3 records for each MDT, and their numbers in OPERATION_INFO."""
 
-CORI = {"hosts": 288, "devices": 4, "cores": 16}
-"""The sizes of the burst buffer of NERSC's Cori."""
-
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -36,7 +33,7 @@ class Site:
     epoch: UTC epoch seconds of the first sample ever taken, a multiple of STEP; step k is at epoch + k * STEP.
     OST j belongs to OSS j % osss; two MDTs share an MDS.
     growth: seconds after the epoch at which the last OST is first seen; None: from the start.
-    trouble: whether samples come late, counters fall, servers go away (see trouble.py).
+    trouble: whether samples come late, counters fall, servers go away (see faults.py).
     interfaces: of the routers that lead to the site's outside, two to a router.
     nsds, nsd_servers: GPFS's disks and the servers that they hang on; the first server holds metadata, on disks of its own.
     moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.

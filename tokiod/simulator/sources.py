@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod.simulator.elastic.expected import CollectdAnswers
-from tokiod.simulator.esnet.expected import EsnetAnswers
+from tokiod.simulator.esnet.rates import EsnetAnswers
 from tokiod.simulator.fake_commands import address
-from tokiod.simulator.gpfs.expected import GpfsAnswers
+from tokiod.simulator.gpfs import GpfsAnswers
 from tokiod.simulator.jobs.work import SERVERS, Work
 from tokiod.simulator.lmt.expected import Answers
-from tokiod.simulator.lustre.client import MOUNTS, Lustre
-from tokiod.simulator.lustre.expected import LustreAnswers
-from tokiod.simulator.nodes.cluster import METRICS
-from tokiod.simulator.nodes.expected import NodeAnswers
+from tokiod.simulator.lustre import MOUNTS, Lustre, LustreAnswers
+from tokiod.simulator.nodes import METRICS, NodeAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from tokiod.simulator.compare import Knowing
+    from tokiod.simulator.expected import Expected
     from tokiod.simulator.site import Site
     from tokiod.window import Window
 
@@ -48,7 +46,7 @@ class Source:
     config: str
     arguments: tuple[str, ...]
     ready: Callable[[Path, int], bool]
-    answers: Callable[[Site, Iterable[Window]], Knowing]
+    answers: Callable[[Site, Iterable[Window]], Expected]
     replayable: bool = True
     fills_table: bool = False
     retention: int = 10**9

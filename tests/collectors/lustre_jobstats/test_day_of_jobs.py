@@ -17,9 +17,8 @@ from tokiod.jobs.rows import read
 from tokiod.jobs.span import Days
 from tokiod.jobs.table import JobTable
 from tokiod.reader.span import Span
-from tokiod.simulator.jobs.commands import JobCommands
 from tokiod.simulator.jobs.expected import Polls, compare_jobs, counts_of, id_of
-from tokiod.simulator.jobs.work import SERVERS, Work
+from tokiod.simulator.jobs.work import SERVERS, JobCommands, Work
 from tokiod.simulator.site import Site
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window

@@ -8,8 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from elasticsearch import AsyncElasticsearch, NotFoundError
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.elastic.contexts import MOST
-from tokiod.simulator.elastic.server import Elasticsearch
+from tokiod.simulator.elastic.server import MOST, Elasticsearch
 from tokiod.simulator.site import Site
 
 EPOCH = 1_513_208_400

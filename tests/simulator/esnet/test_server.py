@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
-from tokiod.simulator.esnet.expected import DATASETS, EsnetAnswers
-from tokiod.simulator.esnet.rates import Esnet
+from tokiod.simulator.esnet.rates import DATASETS, Esnet, EsnetAnswers
 from tokiod.simulator.esnet.server import BASE, FAULTS, Service, fault
 from tokiod.simulator.site import Site
 from tokiod.testing.clock import FakeClock

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from tokiod.simulator.gpfs.expected import GpfsAnswers
-from tokiod.simulator.gpfs.mmperfmon import Mmperfmon
+from tokiod.simulator.gpfs import GpfsAnswers, Mmperfmon
 from tokiod.simulator.site import Site
 from tokiod.window import Window
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tokiod.simulator.faults import BLOCK
-from tokiod.simulator.lmt.arrivals import FIRST_TS_ID, PIECES, Arrivals
+from tokiod.simulator.lmt.database import FIRST_TS_ID, PIECES, Arrivals
 from tokiod.simulator.load import NULL
 
 TABLES = ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA")

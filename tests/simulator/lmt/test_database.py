@@ -15,8 +15,7 @@ import pytest
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator.lmt.arrivals import Arrivals
-from tokiod.simulator.lmt.database import DATA, SCHEMA, Database, simulate
+from tokiod.simulator.lmt.database import DATA, SCHEMA, Arrivals, Database, simulate
 from tokiod.simulator.site import OPERATIONS, STEP, Site
 from tokiod.testing.clock import FakeClock
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from collectors.lustre.datasets import AWAY
-from tokiod.simulator.lustre.client import MOUNTS, SECOND, Lustre
-from tokiod.simulator.lustre.commands import LustreCommands
-from tokiod.simulator.lustre.expected import LustreAnswers
+from tokiod.simulator.lustre import MOUNTS, SECOND, Lustre, LustreAnswers, LustreCommands
 from tokiod.simulator.site import Site
 from tokiod.window import Window
 

@@ -9,9 +9,7 @@ import pytest
 from tokiod.agent.keys import read_keys
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.jobs.work import Work
-from tokiod.simulator.nodes.agents import SimulatedRows, make_keys
-from tokiod.simulator.nodes.cluster import METRICS, STEP, Cluster
-from tokiod.simulator.nodes.expected import NodeAnswers
+from tokiod.simulator.nodes import METRICS, STEP, Cluster, NodeAnswers, SimulatedRows, make_keys
 from tokiod.simulator.site import Site
 from tokiod.window import Window
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from tokiod.simulator.drawn import draw
 from tokiod.simulator.elastic.collectd import BLOCK, INTERVAL, JITTER, Collectd, Fate, Series
-from tokiod.simulator.elastic.indices import DAY, index_name
-from tokiod.simulator.elastic.query import Names, Selection
+from tokiod.simulator.elastic.query import DAY, Names, Selection, index_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.simulator.elastic.collectd import BLOCK, CPU, INTERVAL, MEMORY, Collectd, Fate
-from tokiod.simulator.lmt.expected import Answer
+from tokiod.simulator.expected import Answer, Expected, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,34 +42,18 @@ _GOOD_WRITE = (*_WHOLE, Fate.NULL, Fate.SECOND_ONLY)
 """What leaves a disk's first number, or its second one, a number."""
 
 
-class CollectdAnswers:
-    """What the files of a site's nodes hold once the windows `stored` are in the archive, and no others.
-
-    since: nothing before it is ever collected (the site's epoch if not given).
-    """
+class CollectdAnswers(Expected):
+    """What the files of a site's nodes hold."""
 
     def __init__(self, site: Site, stored: Iterable[Window], since: int | None = None) -> None:
-        self.site = site
-        self.since = site.epoch if since is None else since
-        self.stored = tuple(stored)
+        super().__init__(site, stored, since)
         self._load = _load(site)
 
     def of(self, file: Window) -> dict[str, Answer]:
-        """Return the answer for every dataset of a file that spans `file`.
-
-        Raises ValueError for edges that don't lie on steps of ten seconds.
-        """
-        if file.start % INTERVAL or file.end % INTERVAL:
-            raise ValueError(f"{file} does not lie on steps of {INTERVAL} s")
-        times = np.arange(file.start, file.end, INTERVAL)
-        stored = np.zeros(len(times), bool)
-        for window in self.stored:
-            stored |= (window.start <= times) & (times < window.end)
-        known = stored | (times < self.since)
-        return {
-            name: Answer(self._columns(name), times, values, known[:, np.newaxis].repeat(values.shape[1], axis=1), exact=name not in _MEANS)
-            for name, values in self._datasets(times, stored).items()
-        }
+        """Return the answer for every dataset of a file."""
+        times = steps(file, INTERVAL)
+        cells = self._datasets(times, self.in_archive(times))
+        return {name: self.answer(self._columns(name), times, values, exact=name not in _MEANS) for name, values in cells.items()}
 
     def _datasets(self, times: Ints, stored: Mask) -> dict[str, Floats]:
         """Return the cells f8[n, c] of each dataset, NaN for cells that are not stored or not reported."""

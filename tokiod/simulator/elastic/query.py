@@ -1,4 +1,4 @@
-"""Elasticsearch's query language, as far as a reader of collectd's documents needs it: which series, and which span of time.
+"""What a reader of collectd's documents asks Elasticsearch for: which indices, one per UTC day, which series, and which span of time.
 
 What isn't understood is refused, as a server refuses it, and never taken for something else.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
 
 TIME = "@timestamp"
 
@@ -180,3 +182,136 @@ def _milliseconds(bound: Any, unit: str) -> int:
         return int(bound)
     moment = datetime.fromisoformat(bound)
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+PAGE = 10_000
+"""Documents of a page at most: the default of index.max_result_window."""
+
+_ORDERS = ("_doc", "_shard_doc")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a search asks for beside its query. tracked: up to which number of documents all are counted; None: none are."""
+
+    query: dict[str, Any] | None
+    size: int
+    ordered: bool
+    after: int
+    slice: tuple[int, int]
+    tracked: int | None
+    pit: dict[str, str] | None
+
+
+def read(body: dict[str, Any], *, scroll: bool) -> Request:
+    """Return a search request; raises Refused for what a server refuses, and for what only this one can't do."""
+    given = dict(body)
+    request = Request(
+        query=given.pop("query", None),
+        size=_size(given.pop("size", 10)),
+        ordered=_ordered(given.pop("sort", [])),
+        after=int(given.pop("search_after", [-1])[0]),
+        slice=_slice(given.pop("slice", {"id": 0, "max": 1})),
+        tracked=_tracked(given.pop("track_total_hits", scroll or PAGE)),
+        pit=given.pop("pit", None),
+    )
+    if scroll and (request.tracked is None or request.after >= 0):
+        raise _illegal("disabling [track_total_hits] and using [search_after] is not allowed in a scroll context")
+    if not _whole(given.pop("_source", True)):
+        raise _illegal(f"the simulator tells whole documents only: [_source] must be true or name all of {sorted(FIELDS)}")
+    if unknown := given.keys() - {"timeout", "allow_partial_search_results"}:
+        raise Refused(400, "parsing_exception", f"unknown key for the simulator's search: {sorted(unknown)}")
+    return request
+
+
+def _size(size: int) -> int:
+    if size > PAGE:
+        raise _illegal(f"Result window is too large, from + size must be less than or equal to: [{PAGE}] but was [{size}].")
+    return size
+
+
+def _ordered(sort: Any) -> bool:
+    """Return whether the index's order is asked for, the only one there is."""
+    orders = sort if isinstance(sort, list) else [sort]
+    for order in orders:
+        name, direction = next(iter(order.items())) if isinstance(order, dict) else (order, "asc")
+        direction = direction.get("order", "asc") if isinstance(direction, dict) else direction
+        if name not in _ORDERS or direction != "asc":
+            raise _illegal(f"the simulator sorts by {' and '.join(_ORDERS)} only, ascending, not by [{order}]")
+    return bool(orders)
+
+
+def _slice(given: dict[str, int]) -> tuple[int, int]:
+    if not 0 <= given["id"] < given["max"]:
+        raise _illegal("max must be greater than id")
+    return given["id"], given["max"]
+
+
+def _tracked(given: bool | int) -> int | None:  # noqa: FBT001 - JSON's
+    if isinstance(given, bool):
+        return 2**62 if given else None
+    return given
+
+
+def _whole(source: Any) -> bool:
+    if isinstance(source, bool):
+        return source
+    wanted = source.get("includes", ["*"]) if isinstance(source, dict) else [source] if isinstance(source, str) else source
+    return all(any(fnmatchcase(field, pattern) for pattern in wanted) for field in FIELDS)
+
+
+def _illegal(reason: str) -> Refused:
+    return Refused(400, "illegal_argument_exception", reason)
+
+
+PREFIX = "cori-collectd-"
+DAY = 86_400_000
+"""Milliseconds."""
+
+SHARDS = 2
+"""Of each index."""
+
+_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+_NUMBER = {"type": "float"}
+FIELDS: dict[str, dict[str, Any]] = {
+    "@timestamp": {"type": "date"},
+    **dict.fromkeys(("hostname", "plugin", "collectd_type", "plugin_instance", "type_instance"), _TEXT),
+    **dict.fromkeys(("read", "write", "value"), _NUMBER),
+}
+"""What Elasticsearch makes of collectd's documents by itself."""
+
+
+def index_name(day: int) -> str:
+    """Return the name of the index for a UTC day since 1970."""
+    return f"{PREFIX}{np.datetime64(day, 'D').item():%Y.%m.%d}"
+
+
+def resolve(pattern: str, days: range, *, ignore_unavailable: bool) -> range:
+    """Return those of the days whose indices a pattern of names and wildcards means.
+
+    Raises Refused for a name without an index, and for days that do not follow each other, which no reader of windows asks for.
+    """
+    names = {index_name(day): day for day in days}
+    found: set[int] = set()
+    for part in pattern.split(","):
+        matches = {day for name, day in names.items() if part == "_all" or fnmatchcase(name, part)}
+        if not matches and not set(part) & set("*?") and not ignore_unavailable:
+            raise Refused(404, "index_not_found_exception", f"no such index [{part}]")
+        found |= matches
+    if found and len(found) != max(found) - min(found) + 1:
+        raise Refused(400, "illegal_argument_exception", f"the simulator searches consecutive days only, not [{pattern}]")
+    return range(min(found), max(found) + 1) if found else range(0)
+
+
+def field_mappings(fields: str, days: range) -> dict[str, Any]:
+    """Return the answer to GET INDEX/_mapping/field/FIELDS."""
+    known: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, mapping in FIELDS.items():
+        known[name] = (name, mapping)
+        known.update({f"{name}.{leaf}": (leaf, inner) for leaf, inner in mapping.get("fields", {}).items()})
+    found = {
+        name: {"full_name": name, "mapping": {leaf: mapping}}
+        for name, (leaf, mapping) in known.items()
+        if any(fnmatchcase(name, field) for field in fields.split(","))
+    }
+    return {index_name(day): {"mappings": found} for day in days}

@@ -1,4 +1,4 @@
-"""The rates of ESnet's routers at a site's edge, by interface, and when each is first available."""
+"""The rates of ESnet's routers at a site's edge, by interface, when each is first available, and the row of an archive it is in."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.simulator.drawn import draw, power
+from tokiod.simulator.expected import Answer, Expected, steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.simulator.site import Site
+    from tokiod.window import Window
 
     Floats = NDArray[np.float64]
+
 
 INTERVAL = 30
 """Seconds between two points."""
@@ -58,3 +61,25 @@ class Esnet:
         # A rate is not available before its interval is over.
         taken = self.origin + INTERVAL * (block * BLOCK + np.arange(1, BLOCK + 1))[:, np.newaxis]
         return rates, taken + site.late * late
+
+
+DATASETS = ("datatargets/readrates", "datatargets/writerates")
+"""What comes in and what goes out, seen from the router: what is read at the site, and what is written there."""
+
+
+class EsnetAnswers(Expected):
+    """What the files of a site's interfaces hold."""
+
+    def of(self, file: Window) -> dict[str, Answer]:
+        """Return the answer for both datasets of a file."""
+        times, load = steps(file, INTERVAL), _load(self.site)
+        values = np.full((2, len(times), self.site.interfaces), np.nan)
+        told = self.in_archive(times) & (times >= load.origin)
+        points = (times[told] - load.origin) // INTERVAL
+        if len(points):
+            first = int(points[0])
+            values[:, told] = load.rates(first, int(points[-1]) + 1)[:, points - first]
+        return {name: self.answer(self.site.interface_names, times, cells) for name, cells in zip(DATASETS, values, strict=True)}
+
+
+_load = lru_cache(maxsize=2)(Esnet)

@@ -10,8 +10,7 @@ import numpy as np
 from tokiod.jobs.rows import read
 from tokiod.ranges import Ranges
 from tokiod.simulator.compare import Comparison, Difference
-from tokiod.simulator.jobs.commands import fault
-from tokiod.simulator.jobs.work import HOUR
+from tokiod.simulator.jobs.work import HOUR, fault
 from tokiod.window_data import job_parts
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ that this is what was measured then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.simulator.expected import Answer, Expected, steps
 from tokiod.simulator.load import NULL, Load
 from tokiod.simulator.oracle import REACH_SECONDS, cells
 from tokiod.simulator.site import OPERATIONS, STEP, Site
@@ -50,60 +50,25 @@ MAX_STEP = {"datatargets": 5e10 * STEP, "mdtargets": 1e7 * STEP}
 REACH = REACH_SECONDS // STEP
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """A dataset of a file: columns; timestamps i8[n]; values f8[n, c], NaN where missing.
-
-    determined: bool[n, c], where no window that is stored later, of whatever time, can change the cell any more.
-    exact: whether each value is one double and no other; sums may be added up in any order, and differ by 1e-12 of their size.
-    """
-
-    columns: tuple[str, ...]
-    timestamps: Ints
-    values: Floats
-    determined: Mask
-    exact: bool = True
-
-
-class Answers:
-    """What the files of a site hold once the windows `stored` are in the archive, and no others.
-
-    since: nothing before it is ever collected (the site's epoch if not given).
-    A watermark W is the one window (since, W).
-    """
+class Answers(Expected):
+    """What the files of a site hold. A watermark W is the one window (since, W)."""
 
     def __init__(self, site: Site, stored: Iterable[Window], since: int | None = None) -> None:
-        self.site = site
-        self.since = site.epoch if since is None else since
-        self.stored = tuple(stored)
+        super().__init__(site, stored, since)
         self._table = lru_cache(maxsize=8)(_load(site).table)
         self._calendar = Calendar(site.timezone)
 
     def of(self, file: Window) -> dict[str, Answer]:
-        """Return the answer for every dataset of a file that spans `file`, usually one of the site's days.
+        """Return the answer for every dataset of a file, usually one of the site's days."""
+        times = steps(file, STEP)
+        return {name: self._gauge(name, times) for name in GAUGES} | {name: self._counter(name, file) for name in COUNTERS}
 
-        Raises ValueError for edges that don't lie on the site's steps.
-        """
-        if file.start % STEP or file.end % STEP:
-            raise ValueError(f"{file} does not lie on steps of {STEP} s")
-        return {name: self._gauge(name, file) for name in GAUGES} | {name: self._counter(name, file) for name in COUNTERS}
-
-    def _in_archive(self, times: Ints) -> Mask:
-        there = np.zeros(len(times), bool)
-        for window in self.stored:
-            there |= (window.start <= times) & (times < window.end)
-        return there
-
-    def _known(self, times: Ints) -> Mask:
-        """Return for which times nothing will come any more."""
-        return np.asarray(self._in_archive(times) | (times < self.since))
-
-    def _gauge(self, name: str, file: Window) -> Answer:
-        times, (table, fields) = _times(file.start, file.end), GAUGES[name]
+    def _gauge(self, name: str, times: Ints) -> Answer:
+        table, fields = GAUGES[name]
         values = np.add.reduce([_with_nan(self._field(table, field, times)) for field in fields])
         if table == "MDS_DATA":
             values = values[:, ::2]  # both MDTs of a server tell the same
-        return Answer(self._columns(name), times, values, self._known(times)[:, np.newaxis].repeat(values.shape[1], axis=1))
+        return self.answer(self._columns(name), times, values)
 
     def _counter(self, name: str, file: Window) -> Answer:
         """Go through the columns of a day, with the samples before it that its cells depend on, and the next day's first row."""
@@ -141,7 +106,7 @@ class Answers:
         That state is known if all samples before it are held, or since an anchor (a nonzero sample that is not below its nonzero
         predecessor) if all are held from that predecessor on. A cell depends on no sample after its later one.
         """
-        held = self._known(times)
+        held = self.known(times)
         hole = np.maximum.accumulate(np.where(held, -1, np.arange(len(times))))
         known_since = np.maximum.accumulate(np.where(_is_anchor(samples), _predecessors(samples), -1), axis=0)
         is_known = (hole == -1)[:, np.newaxis] | (known_since > hole[:, np.newaxis])
@@ -156,7 +121,7 @@ class Answers:
 
     def _field(self, table: str, field: str, times: Ints) -> NDArray[Any]:
         """Return a field at the times, [n, c], NULL or NaN where the archive has no row of it."""
-        there = self._in_archive(times) & (times >= self.site.epoch)
+        there = self.in_archive(times) & (times >= self.site.epoch)
         steps = (times[there] - self.site.epoch) // STEP
         begin, end = (int(steps[0]), int(steps[-1]) + 1) if len(steps) else (0, 1)
         rows = self._table(table, begin, end)

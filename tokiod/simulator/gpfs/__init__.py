@@ -1,1 +1,0 @@
-"""A simulated GPFS cluster with its mmperfmon command."""

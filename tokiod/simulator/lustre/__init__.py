@@ -1,1 +1,0 @@
-"""A simulated Lustre client with its lfs and lctl commands."""
