@@ -11,6 +11,7 @@ import click
 
 from tokiod import __version__
 from tokiod.archive.lock import AlreadyRunning, lasting_owner
+from tokiod.archive.mount import check_mounted
 from tokiod.cli import freeze_imports
 from tokiod.cli.common.base import PlainGroup, host_option, version_option
 from tokiod.cli.common.examples import examples
@@ -41,6 +42,7 @@ def run(start: Start, host_name: str | None) -> None:
     config = service.load()
     check_writers_host(config, host_name)
     start.log_config(config)
+    check_mounted(config.archive)
     if (owner := lasting_owner(config.archive.lock)) is not None:
         raise AlreadyRunning(f"process {owner} already writes to {config.archive.root}; stop it first")
     arguments = ["--log-level", start.log_level] if start.log_level else []

@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from tokiod.archive.mount import check_mounted
 from tokiod.errors import NoPermission
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class PublishedCopy:
 def readable_ledger(archive: ArchiveConfig) -> Path | None:
     """Return the ledger, or its copy for a user who may not read the ledger; None where the daemon has never run.
 
-    Raises NoPermission for a user who may read neither.
+    Raises NoPermission for a user who may read neither, NotMounted where the archive's file system is not there.
     """
     is_denied = False
     for path in (archive.ledger, archive.ledger_copy):
@@ -81,4 +82,5 @@ def readable_ledger(archive: ArchiveConfig) -> Path | None:
             continue
     if is_denied:
         raise NoPermission(archive.root)
+    check_mounted(archive)
     return None

@@ -16,6 +16,7 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ProcessLock
+from tokiod.archive.mount import check_mounted
 from tokiod.archive.rights import make_private
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
@@ -111,6 +112,7 @@ class WriterProcess:
     def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
         epoch, opened, host = uuid4().hex, stack.enter_context, self._host
         self._repeats, self.stage_directories = Repeats(clock), (config.stages, config.run)
+        check_mounted(config.archive)
         opened(ProcessLock(config.archive.lock, owner=config.archive.owner))
         _make_run_directory(config)
         _remove_temporary_files(config.archive.root, host.files)
