@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tokiod.errors import NotYet, Transient
 from tokiod.testing.clock import FakeClock
+from tokiod.times import iso
 from tokiod.window import Calendar, Window
 
 
@@ -123,6 +124,32 @@ def test_a_source_that_lags_is_asked_now_and_then_and_that_is_no_failure(site):
     assert max(t - (w.end + 90) for t, w in stored) <= SETTLE
     assert (unstored, state, set(counts)) == ([], "running", {"not_yet"})
     assert counts["not_yet"] <= HOUR / SETTLE + 2
+
+
+def test_a_source_that_has_stopped_is_late_for_what_it_says_itself(site):
+    """LMT's cerebro stands still: `status` said "late" and nothing more, and the log had nothing."""
+
+    def behave(window):
+        if window.end > NOON:
+            raise NotYet(f"the database has reached {iso(NOON)}, not yet {iso(window.end)}")
+        return []
+
+    async def scenario():
+        s = site(behave=behave)
+        s.has_all(NOON - WINDOW)
+        seen = []
+        with capture_logs() as logs:
+            async with s.polled():
+                for seconds in (2 * WINDOW, HOUR):
+                    await s.advance(seconds)
+                    seen.append((s.status.state, s.status.state_reason))
+        return seen, [line["event"] for line in logs if line["log_level"] == "warning"]
+
+    seen, logged = asyncio.run(scenario())
+    assert seen[0] == ("running", "")
+    assert seen[1][0] == "running"
+    assert seen[1][1].startswith(f"the database has reached {iso(NOON)}, not yet ")
+    assert logged.count("source.partial") == 1
 
 
 # ---- clocks

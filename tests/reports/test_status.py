@@ -12,6 +12,7 @@ from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.days import days
 from tokiod.reports.status import Gaps, JobLine, SourceLine, Today, status, troubled
+from tokiod.runtime import full_disk
 from tokiod.times import span
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -130,6 +131,17 @@ def test_gaps_are_counted_and_make_an_archive_degraded_though_the_newest_window_
         now = status(config, ledger, NOW)
     assert (now.health, now.sources[0].trouble, now.sources[0].reason) == ("degraded", "late", "1h10m are due and not stored")
     assert (now.sources[0].gaps, now.sources[0].watermark, now.sources[0].lag) == (Gaps(2, 4200, 0), NOON - 7200, SETTLE)
+
+
+def test_a_late_source_of_an_archive_whose_disk_is_full_says_so(config, ledger, monkeypatch):
+    """A full disk may hold the ledger too: then nobody could write down why nothing is stored."""
+    store(ledger, MIDNIGHT, NOON - 3600)
+    monkeypatch.setattr(full_disk, "SPARE_BYTES", 1 << 62)
+    with daemon(config):
+        (line,) = status(config, ledger, NOW).sources
+    assert line.reason.startswith(
+        f"its newest stored window ended {span(NOW - NOON + 3600)} ago: the disk of {config.archive.root} is full: "
+    )
 
 
 def test_a_past_that_is_not_collected_yet_is_progress_and_no_trouble(config, ledger):

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar, Window
 
 
+LATE_WINDOWS = 3
+"""A source is late when its newest stored window is older than this, or more than this is due and not stored."""
+
+
 class Expected(msgspec.Struct, frozen=True):
     """What is expected of a source, by a clock. Times are UTC epoch seconds.
 

@@ -12,6 +12,7 @@ import structlog
 from tokiod.clock import JumpDetector
 from tokiod.dropped import sentence
 from tokiod.ledger.database import LedgerError
+from tokiod.ledger.expected import LATE_WINDOWS
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import WindowCollector
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS, SourceBackoff, refused_by_writer
@@ -292,7 +293,10 @@ class Poller:
             case "not_yet":
                 self._schedule.not_yet(window, until)
                 self._log.debug("window.not_yet", window=str(window), reason=str(error))
-                self._status.up()
+                if self._clock.time() - window.end <= self._config.settle + LATE_WINDOWS * self._config.window:
+                    self._status.up()
+                elif not self._status.trouble:
+                    self._status.partial(str(error))
             case _:
                 self._schedule.postpone(window, until, singly=True)
                 self._status.failed(window, error, verdict, self._backoff.attempts(window))

@@ -10,7 +10,7 @@ import msgspec
 from tokiod.archive.lock import lock_owner
 from tokiod.dropped import Why  # noqa: TC001 - msgspec reads annotations
 from tokiod.ledger.database import LedgerError, to_ledger_error
-from tokiod.ledger.expected import expected
+from tokiod.ledger.expected import LATE_WINDOWS, expected
 from tokiod.ledger.known_sources import known_sources
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
@@ -18,6 +18,7 @@ from tokiod.published.hosts import HostState  # noqa: TC001 - msgspec reads anno
 from tokiod.published.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.ranges import Ranges
 from tokiod.reports.days import due_seconds
+from tokiod.runtime.full_disk import shortage
 from tokiod.times import span
 from tokiod.window import Calendar, Window
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from tokiod.config.schema import Config
     from tokiod.ledger.ledger import SourceRow
     from tokiod.window import Day
-
-LATE_WINDOWS = 3
-"""A source is late when its newest stored window is older than this, or more than this is due and not stored."""
 
 
 Trouble = Literal["", "new", "unknown", "late", "waiting", "fatal", "empty", "partial"]
@@ -155,6 +153,8 @@ def status(config: Config, ledger: Ledger | None, now: float, only: str | None =
     calendar = config.calendar
     chosen = [source for source in config.source if only in {None, source.name}]
     sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in chosen]
+    if (late := [line for line in sources if line.trouble == "late"]) and (full := shortage(config.archive.root)):
+        sources = [msgspec.structs.replace(line, reason=f"{line.reason}: {full}") if line in late else line for line in sources]
     writer = lock_owner(config.archive.lock, config.archive.owner)
     healthy = not any(line.trouble for line in sources)
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"

@@ -16,6 +16,10 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk. Code that writes files of the archive adds the file's name."""
 
 
+SPARE_BYTES = 16 << 20
+"""With less, a disk counts as full where something is not stored: a small file of a day still fits."""
+
+
 class DiskFull(TokiodError):  # noqa: N818 - says its state
     """A file or directory can't be made because the disk is full at present. It is not a fault of the settings."""
 
@@ -30,6 +34,18 @@ def creation_error(directory: Path) -> OSError | None:
             return None
     except OSError as error:
         return error
+
+
+def shortage(path: Path) -> str:
+    """Return what the file system of a path is short of, empty if it has some room; for a report of why nothing is stored."""
+    try:
+        status = os.statvfs(path)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    free = status.f_bavail * status.f_frsize
+    if free >= SPARE_BYTES and (status.f_favail or not status.f_files):
+        return ""
+    return f"the disk of {path} is full: {f'{free / 2**20:.0f} MiB are' if free < SPARE_BYTES else 'no inode is'} free"
 
 
 def _lack(path: Path) -> str:
