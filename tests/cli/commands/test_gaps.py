@@ -134,7 +134,7 @@ def test_what_is_older_than_the_retention_is_lost_though_no_daemon_has_recorded_
     (lost, _) = json.loads(run(path, "one", "--json", at=week + 15).stdout)
     assert (lost["reason"], lost["error_class"]) == ("older than the 86400 s that the source keeps", "Retention")
     (line,) = [one for one in json.loads(ran(path, "status", "--json", at=week + 15).stdout)["sources"] if one["name"] == "one"]
-    assert (line["gaps"], line["watermark"]) == ({"spans": 1, "seconds": 86340, "lost": 6 * 86400 + 60, "empty": 0}, NOON + 6 * 86400 + 60)
+    assert (line["gaps"], line["watermark"]) == ({"spans": 1, "seconds": 86340, "lost": 6 * 86400 + 60, "empty": 0, "past": 0}, NOON + 6 * 86400 + 60)
 
 
 def test_of_a_source_that_never_held_anything_no_time_before_the_retention_is_expected(tmp_path):
@@ -143,7 +143,7 @@ def test_of_a_source_that_never_held_anything_no_time_before_the_retention_is_ex
         ledger.register(configuration.load(path).source[0], NOON - 3600)
         assert told(path, at=NOON + 7 * 86400 + 15)[1] == [("one", 6 * 1440 + 1, 7 * 1440, "due")]
         (line,) = json.loads(ran(path, "status", "--json", at=NOON + 7 * 86400 + 15).stdout)["sources"]
-        assert line["gaps"] == {"spans": 1, "seconds": 86340, "lost": 0, "empty": 0}
+        assert line["gaps"] == {"spans": 1, "seconds": 86340, "lost": 0, "empty": 0, "past": 0}
 
 
 def test_of_a_source_without_a_past_what_passed_is_due_until_the_daemon_records_it(tmp_path):
@@ -155,7 +155,7 @@ def test_of_a_source_without_a_past_what_passed_is_due_until_the_daemon_records_
         ledger.lost("one", window(-60, -50), "Past", "the source can't be queried about the past", NOON)
         assert told(path, at=NOON + 3600)[1] == [("one", -60, -50, "lost"), ("one", 0, 59, "due")]
         (line,) = json.loads(ran(path, "status", "--json", at=NOON + 3600).stdout)["sources"]
-        assert line["gaps"] == {"spans": 1, "seconds": 59 * 60, "lost": 600, "empty": 0}
+        assert line["gaps"] == {"spans": 1, "seconds": 59 * 60, "lost": 600, "empty": 0, "past": 0}
 
 
 @pytest.mark.parametrize(
