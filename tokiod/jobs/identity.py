@@ -22,7 +22,6 @@ import numpy as np
 
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.runtime.logger import get_logger
-from tokiod.tts.live.files import replacing
 from tokiod.window_data import JOB_TABLE, is_scheduler_id, job_key, job_parts
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def identities(jobs: JobsConfig, archive: ArchiveConfig, secret: Callable[[str],
 
 def _private_key(path: Path, table: Path) -> bytes:
     """Return the key that only the daemon's user can read, made at the first time. table: the directory of the job table."""
+    from tokiod.tts.live.files import replacing  # noqa: PLC0415 - the reader alone does not have it, and makes no key
+
     try:
         if not path.exists():
             with replacing(path) as temporary, temporary.open("wb") as file:
