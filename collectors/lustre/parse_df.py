@@ -226,7 +226,7 @@ class _Reader:
         summary = _SUMMARY.search(lines, max(0, lines.rfind("\n", 0, at))) if at >= 0 else None
         rows, behind = (lines[: summary.start()], lines[summary.end() :]) if summary else (lines, "")
         columns = _columns(header)
-        if columns and columns.is_plain and (plain := _plain(rows, columns)) and plain.keys().isdisjoint(self._of(columns)):
+        if columns and columns.is_plain and (plain := _plain(rows)) and plain.keys().isdisjoint(self._of(columns)):
             self._of(columns).update(plain)
         elif columns is None:
             self._drop(NO_COLUMNS, header, max(1, sum(1 for _ in self._others(rows))))
@@ -289,7 +289,7 @@ class _Reader:
 
 
 # The same rules as _figures(), for all rows at once.
-def _plain(rows: str, columns: _Columns) -> Read | None:
+def _plain(rows: str) -> Read | None:
     """Return the size and the use that rows show, if each is plain and of another target, and none contradicts itself; else None."""
     found = _PLAIN_ROW.findall(rows)
     if not found or rows.rstrip().count("\n") != len(found):
@@ -302,7 +302,7 @@ def _plain(rows: str, columns: _Columns) -> Read | None:
     size, used, available, percent = np.fromstring(" ".join(figures), np.int64, sep=" ").reshape(-1, 4).T
     whole, most = used + available, 100 * used + 100
     is_right = ((percent - 1) * (whole - 2) <= most) & ((percent + 1) * (whole + 2) >= most - 200)
-    is_right &= (whole <= size if columns.blocks else whole == size) & (size < LIMIT) & (available < LIMIT) & (percent <= 100)  # noqa: PLR2004 - percent
+    is_right &= (whole <= size) & (size < LIMIT) & (available < LIMIT) & (percent <= 100)  # noqa: PLR2004 - percent
     return dict(zip(targets, zip(size.tolist(), used.tolist(), strict=True), strict=True)) if is_right.all() else None
 
 
@@ -321,8 +321,7 @@ def _figures(kind: _Kind, row: tuple[str, ...], unit: int) -> Figures:
         available, within = _figure(row[kind.available], kind, unit)
         rounding = size_within + used_within + within
         rounding += 2 * bool(rounding)  # to whole KiB
-        unused = size - used - available
-        if unused < -rounding or (not kind.reserve and unused > rounding):
+        if used + available - size > rounding:
             raise _Unusable(CONTRADICTION)
     else:
         available, within = size - used - kind.reserve * size / 2, kind.reserve * size / 2 + size_within

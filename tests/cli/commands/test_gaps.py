@@ -134,7 +134,10 @@ def test_what_is_older_than_the_retention_is_lost_though_no_daemon_has_recorded_
     (lost, _) = json.loads(run(path, "one", "--json", at=week + 15).stdout)
     assert (lost["reason"], lost["error_class"]) == ("older than the 86400 s that the source keeps", "Retention")
     (line,) = [one for one in json.loads(ran(path, "status", "--json", at=week + 15).stdout)["sources"] if one["name"] == "one"]
-    assert (line["gaps"], line["watermark"]) == ({"spans": 1, "seconds": 86340, "lost": 6 * 86400 + 60, "empty": 0, "past": 0}, NOON + 6 * 86400 + 60)
+    assert (line["gaps"], line["watermark"]) == (
+        {"spans": 1, "seconds": 86340, "lost": 6 * 86400 + 60, "empty": 0, "past": 0},
+        NOON + 6 * 86400 + 60,
+    )
 
 
 def test_of_a_source_that_never_held_anything_no_time_before_the_retention_is_expected(tmp_path):
