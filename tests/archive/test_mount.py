@@ -47,6 +47,8 @@ def config(tmp_path):
         ("# /dev/sdb1 {0} xfs defaults 0 2", False),
         ("/dev/sda1 / ext4 defaults 0 1\n/dev/sda2 none swap sw 0 0", False),
         ("proc /proc proc defaults 0 0", False),
+        ("tank /dev/shm/ xfs defaults 0 2\ntank {0}/ xfs defaults 0 2", True),
+        ("tank /dev/shm/ xfs defaults 0 2\ntank /tmp/ xfs noauto 0 2", False),
     ],
 )
 def test_an_archive_below_a_file_system_that_is_not_mounted_is_not_there(tmp_path, config, monkeypatch, line, is_refused):

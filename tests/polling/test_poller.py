@@ -128,14 +128,17 @@ def test_a_source_that_lags_is_asked_now_and_then_and_that_is_no_failure(site):
 
 def test_a_source_that_has_stopped_is_late_for_what_it_says_itself(site):
     """LMT's cerebro stands still: `status` said "late" and nothing more, and the log had nothing."""
+    clock = FakeClock(NOON)
 
     def behave(window):
+        if window.end > NOON and clock.time() < NOON + 600:
+            raise Transient("no answer")
         if window.end > NOON:
             raise NotYet(f"the database has reached {iso(NOON)}, not yet {iso(window.end)}")
         return []
 
     async def scenario():
-        s = site(behave=behave)
+        s = site(clock=clock, behave=behave)
         s.has_all(NOON - WINDOW)
         seen = []
         with capture_logs() as logs:
@@ -146,7 +149,7 @@ def test_a_source_that_has_stopped_is_late_for_what_it_says_itself(site):
         return seen, [line["event"] for line in logs if line["log_level"] == "warning"]
 
     seen, logged = asyncio.run(scenario())
-    assert seen[0] == ("running", "")
+    assert seen[0] == ("waiting", "no answer")
     assert seen[1][0] == "running"
     assert seen[1][1].startswith(f"the database has reached {iso(NOON)}, not yet ")
     assert logged.count("source.partial") == 1

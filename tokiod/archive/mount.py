@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -32,12 +33,13 @@ def check_mounted(archive: ArchiveConfig) -> None:
     with suppress(OSError):
         mounted = set(_places(MOUNTED.read_text(), 4))
         for place in _places(FSTAB.read_text(), 1):
-            if place not in mounted and place != "/" and archive.root.is_relative_to(place):
+            is_above = place != "/" and archive.root.is_relative_to(place)
+            if is_above and os.path.realpath(place) not in mounted:  # the kernel knows neither links nor a slash at the end
                 raise NotMounted(f"the archive {archive.root} is not there: {place} of /etc/fstab is not mounted: mount {place}")
 
 
 def _places(table: str, column: int) -> Iterator[str]:
-    """Yield the mount points of /etc/fstab or mountinfo; without those that are mounted by hand alone, and memory. Blanks are octal."""
+    """Yield the mount points of /etc/fstab or mountinfo; without tmpfs and what is mounted by hand alone. Blanks are octal."""
     for line in table.splitlines():
         fields = line.split()
         if len(fields) > max(column, 3) and fields[0][0] != "#" and fields[2] != "tmpfs" and "noauto" not in fields[3].split(","):

@@ -295,7 +295,7 @@ class Poller:
                 self._log.debug("window.not_yet", window=str(window), reason=str(error))
                 if self._clock.time() - window.end <= self._config.settle + LATE_WINDOWS * self._config.window:
                     self._status.up()
-                elif not self._status.trouble:
+                elif self._status.why_down or not self._status.trouble:
                     self._status.partial(str(error))
             case _:
                 self._schedule.postpone(window, until, singly=True)

@@ -153,8 +153,8 @@ def status(config: Config, ledger: Ledger | None, now: float, only: str | None =
     calendar = config.calendar
     chosen = [source for source in config.source if only in {None, source.name}]
     sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in chosen]
-    if (late := [line for line in sources if line.trouble == "late"]) and (full := shortage(config.archive.root)):
-        sources = [msgspec.structs.replace(line, reason=f"{line.reason}: {full}") if line in late else line for line in sources]
+    if any(line.trouble == "late" for line in sources) and (full := shortage(config.archive.root)):
+        sources = [msgspec.structs.replace(one, reason=f"{one.reason}: {full}") if one.trouble == "late" else one for one in sources]
     writer = lock_owner(config.archive.lock, config.archive.owner)
     healthy = not any(line.trouble for line in sources)
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
